@@ -220,19 +220,19 @@ def made_when_called(lines: Sequence[Line], groups: Sequence[Collection[str]]) -
 
         return (replace(line, text=calls.sub(call, line.text)) for line in part)
 
-    new, at = [Line(f"local {', '.join(('rare', *(f'made_{nth}' for nth in range(len(found)))))}")], 0
+    new, at = [Line("local rare, groups_made")], 0
     for one in everything:
         new += with_calls(lines[at : one.first])
         at = one.end
-    new.append(Line("rare = function(nth, ...)"))
+    new += [Line("rare = function(nth, ...)"), Line("if not groups_made then groups_made = {} end")]
     first = 0
     for nth, group in enumerate(found):
         names = [one.name for one in group]
         made = [*own[nth], *(line for one in group for line in lines[one.first : one.end])]
-        new += [Line(f"if nth <= {first + len(group)} then"), Line(f"if not made_{nth} then")]
+        new += [Line(f"if nth <= {first + len(group)} then"), Line(f"if not groups_made[{nth + 1}] then")]
         new += with_calls(made, names)
-        new += [Line(f"made_{nth} = {{ {', '.join(names)} }}"), Line("end")]
-        new += [Line(f"return made_{nth}[nth{f' - {first}' if first else ''}](...)"), Line("end")]
+        new += [Line(f"groups_made[{nth + 1}] = {{ {', '.join(names)} }}"), Line("end")]
+        new += [Line(f"return groups_made[{nth + 1}][nth{f' - {first}' if first else ''}](...)"), Line("end")]
         first += len(group)
     return [*new, Line("end"), *with_calls(lines[at:])]
 

@@ -50,10 +50,10 @@ class PendingOutcome:
 
     def commit(self, now: float) -> Commit:
         """Return the outcome as a turn at this time sends it."""
-        d = self.decision
+        d, claimed = self.decision, self.claimed
         age = max(0.0, now - self.at)
         return Commit(
-            d.kind, self.claimed.id, self.claimed.execution_id, self.elapsed, age, d.delay, d.reason, d.fields, d.attempt
+            d.kind, claimed.id, claimed.execution_id, self.elapsed, age, d.delay, d.reason, d.fields, d.attempt, claimed.keyed
         )
 
 

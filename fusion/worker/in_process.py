@@ -126,7 +126,8 @@ class InProcess:
         commits = []
         if ended is not None:
             claimed, d, elapsed = ended
-            commits = [Commit(d.kind, claimed.id, claimed.execution_id, elapsed, 0.0, d.delay, d.reason, d.fields, d.attempt)]
+            told = elapsed, 0.0, d.delay, d.reason, d.fields, d.attempt, claimed.keyed
+            commits = [Commit(d.kind, claimed.id, claimed.execution_id, *told)]
         while True:
             self._token += 1
             turn = self.broker.turn(

@@ -17,9 +17,16 @@ SHORT_WAYS: Mapping[str, Mapping[str, str]] = {
     "claim": {
         "local FEW_FIELDS = 16": "local FEW_FIELDS = -1",
         "  if size == 6 then": "  if false then",
+        "if ties == 'k' and size ==": "if false and size ==",
     },
     "ring": {"class and not is_list(queue) and 1 or redis": "redis"},
-    "limit": {"local known = named and arrivals[name]": "local known = nil"},
+    "limit": {
+        "local known = named and arrivals[name]": "local known = nil",
+        "local known = bounds[name]": "local known = nil",
+        "local count = in_use[name] or redis": "local count = redis",
+        "if not known.interval and count < known.limit and redis": "if false and redis",
+        "if count == admitted then return end": "",
+    },
     "turn": {
         "  single = count == 1 and": "  single = false and",
         "    local alike = line and": "    local alike = false and line and",

@@ -94,7 +94,7 @@ class Hand:
 
 
 def outcome(claimed: Claimed, kind: str = "finished", *, fields: Mapping[str, Any] | None = None, **more: Any) -> Commit:
-    return Commit(kind, claimed.id, claimed.execution_id, fields=fields or {}, **more)
+    return Commit(kind, claimed.id, claimed.execution_id, fields=fields or {}, keyed=claimed.keyed, **more)
 
 
 def ids(jobs: Iterable[Claimed]) -> list[str]:

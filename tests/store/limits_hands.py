@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import redis
@@ -21,9 +22,9 @@ def tied(job_id: str, key: str = "k", limit: int | None = 1, priority: int = 1, 
 
 
 def give(broker: Broker, queue: str, *ids: str, **more: Any) -> None:
-    """Enqueue jobs with a key, each in a call of its own."""
+    """Enqueue jobs with a key, each in a call of its own, under ids made by chance: their records have no nonce."""
     for job_id in ids:
-        broker.enqueue(queue, [tied(job_id, **more)], f"n-{job_id}")
+        broker.enqueue(queue, [replace(tied(job_id, **more), nonce=job_id)])
 
 
 def members(conn: redis.Redis | Still, key: str) -> dict[str, float]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import redis
 
-from fusion.store.layout.records import Claimed, ClaimFilter
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit
 from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.limit_broker import LimitBroker
 from tests.kit.hands import TASK, Hand, outcome
@@ -38,24 +40,30 @@ class LimitWalk(WalkOfWorkers):
         for _ in range(chance.randint(1, 3)):
             self.ids.append(f"j{len(self.ids)}")
             more = {"ties": "kd", "on_conflict": "discard"} if chance.random() < 0.2 else {}
+            more |= {"on_lost": "again"} if chance.random() < 0.5 else {}  # without both: no option but its key
             delay = 60.0 if chance.random() < 0.1 else None
             limit = chance.choice((None, 1, 2, 3))
-            new.append(
-                tied(self.ids[-1], chance.choice(KEYS), limit, chance.choice((0, 1, 1, 2)), delay=delay, on_lost="again", **more)
-            )
-        self.broker.enqueue(chance.choice(QUEUES), new, f"n{len(self.ids)}")
+            new.append(tied(self.ids[-1], chance.choice(KEYS), limit, chance.choice((0, 1, 1, 2)), delay=delay, **more))
+        if chance.random() < 0.5:  # under ids made by chance: the records have no nonce
+            new = [replace(job, nonce=job.id) for job in new]
+        self.broker.enqueue(chance.choice(QUEUES), new, "" if new[0].nonce else f"n{len(self.ids)}")
 
     def tell(self) -> None:
         if not self.running:
             return
-        hand, job = self.a_running()
+        hand, first = self.a_running()
+        beside = [one for one in self.running if one[0] is hand][: self.chance.randint(0, 2)]
+        self.running = [one for one in self.running if one not in beside]
+        told = [self.told_of(job) for job in (first, *(job for _, job in beside))]
+        found = hand.turn(*told, slots=[0] * self.chance.randint(0, 2)).jobs
+        self.running += [(hand, job) for job in found]
+
+    def told_of(self, job: Claimed) -> Commit:
         kind = self.chance.choice(KINDS)
         fields = (
             {"keep_slot": "1"} if kind == "retry" and self.chance.random() < 0.3 else {"task": "shop.f"} if kind == "held" else {}
         )
-        told = outcome(job, kind, reason="r", delay=self.chance.choice((0.0, 60.0)), fields=fields)
-        found = hand.turn(told, slots=[0] * self.chance.randint(0, 2)).jobs
-        self.running += [(hand, job) for job in found]
+        return outcome(job, kind, reason="r", delay=self.chance.choice((0.0, 60.0)), fields=fields)
 
     def requeue(self) -> None:
         self.broker.requeue([self.some()], f"r{self.chance.random()}", keep_place=self.chance.random() < 0.5)

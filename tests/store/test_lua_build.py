@@ -230,13 +230,13 @@ def test_rare_functions_are_made_by_the_first_call_of_one() -> None:
         "return pcall(b, 1), a(), c(), d()\n"
     )
     assert made_when_called(text, [{"a", "b", "d"}]) == (
-        "local rare, made_0\n"
+        "local rare, groups_made\n"
         "local function c() return rare(2, x.a(1)) end\n"
-        "rare = function(nth, ...)\nif nth <= 3 then\nif not made_0 then\n"
+        "rare = function(nth, ...)\nif not groups_made then groups_made = {} end\nif nth <= 3 then\nif not groups_made[1] then\n"
         "local function a(x) return x end\n"
         "local function b(x)\n  return a(x) .. 'a(b)' -- a(b)\nend\n"
         "local function d() return 1 end\n"
-        "made_0 = { a, b, d }\nend\nreturn made_0[nth](...)\nend\nend\n"
+        "groups_made[1] = { a, b, d }\nend\nreturn groups_made[1][nth](...)\nend\nend\n"
         "return pcall(rare, 2, 1), rare(1), c(), rare(3)\n"
     )
 
@@ -252,17 +252,17 @@ def test_functions_of_two_groups_are_made_apart_by_one_maker_with_the_variables_
         "return a(1), c(), d(2), count\n"
     )
     assert made_when_called(text, [{"a", "b"}, {"c", "d"}]) == (
-        "local rare, made_0, made_1\n"
+        "local rare, groups_made\n"
         "local known, count = {}, 0\n"
-        "rare = function(nth, ...)\nif nth <= 2 then\nif not made_0 then\n"
+        "rare = function(nth, ...)\nif not groups_made then groups_made = {} end\nif nth <= 2 then\nif not groups_made[1] then\n"
         "local seen = {} -- so far\n"
         "local function a(x)\n  seen[x] = true\nend\n"
         "local function b() return seen end\n"
-        "made_0 = { a, b }\nend\nreturn made_0[nth](...)\nend\n"
-        "if nth <= 4 then\nif not made_1 then\n"
+        "groups_made[1] = { a, b }\nend\nreturn groups_made[1][nth](...)\nend\n"
+        "if nth <= 4 then\nif not groups_made[2] then\n"
         "local function c() return known, rare(2) end\n"
         "local function d(x)\n  count = count + 1\nend\n"
-        "made_1 = { c, d }\nend\nreturn made_1[nth - 2](...)\nend\nend\n"
+        "groups_made[2] = { c, d }\nend\nreturn groups_made[2][nth - 2](...)\nend\nend\n"
         "return rare(1, 1), rare(3), rare(4, 2), count\n"
     )
 

@@ -39,6 +39,8 @@ FEATURES: dict[str, dict[str, Any]] = {
     "key 3": {"ties": "k", "concurrency_key": "k2", "max_concurrent": "3"},
     "key 2, high": {"ties": "k", "concurrency_key": "k2", "max_concurrent": "2", "priority": 2},
     "key 2, discard": {"ties": "kd", "concurrency_key": "k2", "max_concurrent": "2"},
+    "key, timeout": {"ties": "k", "concurrency_key": "k", "timeout": 60},
+    "key, no result": {"ties": "k", "concurrency_key": "k", "result_ttl": 0},
     "fair": {"ties": "", "fair_key": "f"},
     "unique": {"ties": "u", "unique_key": "u", "unique_until": "end"},
     "hooks": {"hooks": 1, "callback_url": "https://x.example/"},
@@ -79,7 +81,12 @@ class Side:
         self.conn.delete(f"{self.prefix}wake:{QUEUE}", f"{self.prefix}wake:{QUEUE}:high")  # who waited there takes the turn
         told = [
             Commit(
-                kind, one.id, one.execution_id, fields=more if kind == "finished" else {}, delay=1.0 if kind == "later" else 0.0
+                kind,
+                one.id,
+                one.execution_id,
+                fields=more if kind == "finished" else {},
+                delay=1.0 if kind == "later" else 0.0,
+                keyed=one.keyed,
             )
             for kind, one in zip(kinds, self.held, strict=False)
         ]
@@ -293,6 +300,11 @@ def test_a_job_of_each_kind_in_each_place(conn: redis.Redis, feature: str | None
 def test_jobs_of_one_key_in_one_call(conn: redis.Redis, jobs: list[str], before: list[str]) -> None:
     steps = [("enqueue", before, 6, False)] if before else []
     compare(conn, None, [*steps, ("enqueue", jobs, 0, False), ("turn", (), 3, None), ("turn", ("finished",) * 3, 3, None)])
+
+
+def test_a_job_of_a_key_that_gets_another_tie_while_it_runs(conn: redis.Redis) -> None:
+    steps = [("enqueue", ["key 2"], 0, True), ("turn", (), 1, None), ("write", 0, "ties"), ("turn", ("finished",), 1, "1")]
+    compare(conn, None, steps)
 
 
 def test_what_a_claim_answers_of_a_job_with_one_option(conn: redis.Redis) -> None:

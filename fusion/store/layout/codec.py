@@ -9,11 +9,12 @@ from typing import Any
 from fusion.store.layout.compact import expand_claimed
 
 #: What a run needs, in the order in which `turn` returns it, up to the last that the job has: a plain job has the first three
-#: alone (lua/include/job/claim.lua).
+#: alone, one with a concurrency key and no other option the first four (lua/include/job/claim.lua).
 RUN_FIELDS = (
     "data",
     "func",
     "created_at",
+    "ties",
     "origin",
     "log_tag",
     "serializer",
@@ -40,8 +41,6 @@ RUN_FIELDS = (
     "cursor",
     "suspect",
     "keep_logs",
-    # stays last, where claim.lua looks for it: jobs without have answers as short as they were
-    "ties",
 )
 #: What a run needs of a job with ties besides: its answer has these behind all of those.
 TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals")

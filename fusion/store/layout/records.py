@@ -84,6 +84,7 @@ class Commit:
 
     `elapsed` seconds from hand-out to outcome; `age` seconds since the outcome was known; `delay` seconds until a retry or another look.
     `attempt`: what is known of an execution that did not finish, for the job's history (`signal`, `exit_code`, `maxrss` in KiB, `oom`).
+    `keyed`: that of the job; it tells Redis what to read first, and changes nothing else.
     Not to be changed, see `NewJob`.
     """
 
@@ -96,6 +97,7 @@ class Commit:
     reason: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     attempt: Mapping[str, Any] = field(default_factory=dict)
+    keyed: bool = False
 
 
 @dataclass(slots=True)
@@ -111,6 +113,11 @@ class Claimed:
     def ahead(self) -> bool:
         """True if it was claimed to wait behind another."""
         return self.execution_id.endswith(codec.AHEAD)
+
+    @property
+    def keyed(self) -> bool:
+        """True if its only tie is a concurrency key."""
+        return self.fields.get(b"ties") == b"k"
 
     @property
     def predecessor(self) -> str:

@@ -48,7 +48,7 @@ if is_on_probation() or redis.call('EXISTS', K_suspended, paused_key(A_queue)) >
     or read_gates({ [0] = A_queue }, 1)[1] then
   return { 'closed', 0 }
 end
-unrung, unsettled = {}, {}
+unrung = {}
 local n, out, more = tonumber(A_n), {}, 1
 reply[1], reply[2] = 'ok', 0
 local head = look(A_queue, n, nil)
@@ -79,10 +79,10 @@ if given[1] then redis.pcall('ZADD', LEASES, 'NX', LEASE_END, A_queue) end
 if gates[0] then
   if keep_gate(0, A_queue, head.id and head, nil, #given) then ring(A_queue, head.class) end
 end
-local rung, names = unrung, unsettled
-unrung, unsettled = nil, nil
+local rung = unrung
+unrung = nil
 for queue in pairs(rung) do ring(queue) end
-for name in pairs(names) do pcall(settle_key, name) end
+if unsettled then settle_all() end
 redis.call('HSET', K_worker, 'follow', first .. more .. (given[1] and '\n' .. table.concat(given, '\n') or ''))
 give_back_numbers()
 write_tallies()

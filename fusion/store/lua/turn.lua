@@ -23,7 +23,8 @@
 --   begun     id, execution: of jobs that were claimed ahead and have begun
 --   sets      of blocked jobs that the worker can serve, of its queues
 --   lacking   a task that the worker lacks, why
---   outcomes  kind id execution elapsed_us age_us n_pairs pairs..., and of all but `finished` delay_ms reason
+--   outcomes  kind id execution elapsed_us age_us n_pairs pairs..., and of all but `finished` delay_ms reason; `keyed`
+--     is `finished` of a job that may have no option but a concurrency key
 -- Returns: {status, answers, more, jobs...}; status: ok | suspended | unregistered | outdated; answers: a line each,
 --   one `ok` if all are; jobs: how many words a job has, and these: queue, id, execution, values of RUN_FIELDS... (of a
 --   plain job but the first three: its origin is the queue); more: none, mostly, or {bad, again, releases, next_ms,
@@ -82,7 +83,8 @@ local function commit_half()
   local done, at = { nil }, outcomes_from
   for i = 1, A_n_outcomes + 0 do
     local kind, id, exec, elapsed, age = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-    local n, delay, reason = ARGV[at + 5], nil, nil
+    local n, delay, reason, keyed = ARGV[at + 5], nil, nil, kind == 'keyed'
+    if keyed then kind = 'finished' end
     local more = n == '0' and kind == 'finished' and NONE or { unpack(ARGV, at + 6, at + 5 + n) }
     at = at + 6 + n
     if kind ~= 'finished' then
@@ -92,7 +94,7 @@ local function commit_half()
     if more[1] then
       raised = callback_error(more)
     end
-    local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
+    local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised, keyed)
     if not ok then answer = 'error: ' .. error_text(answer) end
     if answer ~= 'ok' and not answers then
       answers = {}
@@ -113,6 +115,7 @@ local function commit_half()
       end
     end
   end
+  if unsettled then settle_all() end
   if answers then remembered = remembered .. '\n<' .. table.concat(answers, '\n<') end
   if n_failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', n_failed)) ~= 'number' then
     redis.call('HSET', K_worker, 'failed_job_count', n_failed)
@@ -362,8 +365,9 @@ local function claim_in_chain(floor)
   local function claim_behind(chain)
     local id, score = unpack(redis.call('ZRANGE', queue_up_key(chain.name), 0, 0, 'REV', 'WITHSCORES'))
     score = tonumber(score)
-    local limit, interval = bounds_of(chain.name)
-    if not score or class_of(score) < floor or interval or redis.call('ZCARD', holders_key(chain.name)) > limit then
+    local slots = bounds_of(chain.name)
+    if not score or class_of(score) < floor or slots.interval
+        or redis.call('ZCARD', holders_key(chain.name)) > slots.limit then
       return nil
     end
     local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', job_key(id), 'status', 'origin',
@@ -411,7 +415,6 @@ end
 local spare -- the lowest priority of the slots that stay free
 
 local function fill_slots()
-  unsettled = {}
   single = count == 1 and n_sources == 1 and not gated and not bound[0] and not unindexed[0]
   local floor, floors, last_at_once = tonumber(A_lowest), nil, n_slots - n_ahead
   if not floor then floors = string.gmatch(A_lowest, '%d+') end
@@ -460,13 +463,12 @@ end
 
 -- Behind the gates: what is admitted rings, unless its queue is closed and somebody waits for it.
 local function settle_keys()
-  local names_of_keys = unsettled
   for i = 0, count - 1 do
     if n_given > 0 then unrung[names[i]] = nil end -- what is left there is reported later
   end
   for queue in pairs(unrung) do ring(queue) end
-  unsettled, unrung = nil, nil
-  for name in pairs(names_of_keys) do pcall(settle_key, name) end -- a broken one must not take the claims with it
+  unrung = nil
+  if unsettled then settle_all() end
 end
 
 -- What is in a wildcard's index and isn't so.

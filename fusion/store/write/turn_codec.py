@@ -58,7 +58,8 @@ def _outcomes(request: TurnRequest) -> list[Any]:
         if one.attempt:
             pairs += ("attempt", json.dumps(one.attempt))
         elapsed, age, delay = int(one.elapsed * 1e6), int(one.age * 1e6), int(one.delay * 1e3)
-        flat += (one.kind, one.job_id, one.execution_id, elapsed, age, len(pairs), *pairs)
+        kind = "keyed" if one.keyed and one.kind == "finished" else one.kind
+        flat += (kind, one.job_id, one.execution_id, elapsed, age, len(pairs), *pairs)
         if one.kind != "finished":
             flat += (delay, one.reason)
     return flat

@@ -100,12 +100,13 @@ class Model(Upkeep):
             return "ok", worker.answers, [row for row in given if self._holds(row[1], row[2])]
 
         index = self.index.setdefault(name, {})
-        worker.token, worker.answers, worker.given, self.unrung = token, [], [], set()
+        worker.token, worker.answers, worker.given, self.unrung, self.settling = token, [], [], set(), set()
         for outcome in told:
             answer = self._commit(worker, outcome)
             worker.answers.append(answer)
             if answer == "ok" or index.get(outcome.id) == outcome.execution:
                 index.pop(outcome.id, None)
+        self._settle_all()
         jobs: list[tuple[str, str, str]] = []
         self.settling = set()
         self._claim(name, prefix, [] if self.suspended else queues, slots, jobs, wish)
@@ -116,9 +117,13 @@ class Model(Upkeep):
         return "suspended" if self.suspended else "ok", worker.answers, jobs
 
     def _after_claims(self, told_of: tuple[str, ...]) -> None:
-        unrung, keys, self.unrung, self.settling = self.unrung or set(), self.settling or set(), None, None
+        unrung, self.unrung = self.unrung or set(), None
         for queue in unrung - set(told_of):
             self.wake_for(queue)
+        self._settle_all()
+
+    def _settle_all(self) -> None:
+        keys, self.settling = self.settling or set(), None
         for key in keys:
             self.settle_key(key)
 

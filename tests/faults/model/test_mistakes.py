@@ -70,21 +70,21 @@ MISTAKES = (
     Mistake(
         "an admitted job comes out of order",
         ("turn",),
-        "local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}",
-        "local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'WITHSCORES') or {}",
+        "free == 1 and '0' or free - 1, 'REV', 'WITHSCORES')",
+        "free == 1 and '0' or free - 1, 'WITHSCORES')",
     ),
     Mistake(
         "an admitted job goes to the front of its queue",
         ("turn",),
-        "if not behind then redis.call('ZADD', holders_key(name), score, id) end\nredis.call('HSET', key, 'status', 'queued')",
-        "redis.call('ZADD', holders_key(name), score, id)\nredis.call('ZADD', ready_key(queue), score + 0.25, id)\n"
+        "if not behind then took = redis.call('ZADD', holders_key(name), score, id) end\nredis.call('HSET', key, 'status', 'queued')",
+        "took = redis.call('ZADD', holders_key(name), score, id)\nredis.call('ZADD', ready_key(queue), score + 0.25, id)\n"
         "redis.call('HSET', key, 'status', 'queued')",
     ),
     Mistake(
         "a better newcomer waits behind one that has not started",
         ("enqueue",),
-        "if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end",
-        "if count == limit then return end",
+        "if not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end",
+        "if true then return end",
     ),
     Mistake("a limit is raised and no job admitted", ("set_limit",), ", A_key)\nreturn before", ", 'another')\nreturn before"),
     Mistake(
@@ -97,20 +97,20 @@ MISTAKES = (
     Mistake(
         "a start spends no token",
         ("turn",),
-        "if rate_room(tat, now, interval, burst) < 1 then return false end",
+        "if not interval then return true end",
         "if true then return true end",
     ),
     Mistake(
         "a paused key goes on",
         ("turn", "enqueue", "cancel", "promote"),
-        "if opens then return 0, nil, nil, nil,",
-        "if false then return 0, nil, nil, nil,",
+        "if opens then\nknown = { limit = 0,",
+        "if false then\nknown = { limit = 0,",
     ),
     Mistake(
         "a lost job gives up its slot",
         ("reap", "prune"),
-        "redis.call('ZADD', holders_key(name), place_in_key(key, queue, score), id)\nsettle_key(name)",
-        "redis.call('ZREM', holders_key(name), id)\nsettle_key(name)",
+        "redis.call('ZADD', holders_key(name), place_in_key(key, queue, score), id)\n",
+        "redis.call('ZREM', holders_key(name), id)\n",
     ),
     Mistake(
         "a newcomer's fair turn is the first there ever was",

@@ -81,8 +81,8 @@ def test_slots_go_as_the_model_says(admin: redis.Redis, seed: int) -> None:
         Mistake(
             "places in a key are turns of its queue",
             ("turn", "enqueue"),
-            "if not has_turns(queue) then return score end",
-            "do return score end",
+            " then return score end\nlocal seq, known,",
+            " or true then return score end\nlocal seq, known,",
         ),
     ],
     ids=lambda mistake: mistake.name.replace(" ", "-"),

@@ -1,7 +1,7 @@
 -- ARGV: id token nth n_parents
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -69,30 +69,38 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/job/ties.lua:4
+--@include/job/ties.lua:5
 local tied
 tied = {}
 --@
 rare = function(nth, ...)
-if nth <= 11 then
-if not made_0 then
---@include/deps/releasing.lua:11
-local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/kin.lua:17
-local function parent_in(member)
-local sign, id = string.match(member, '^([?~]?)(.*)$')
-return sign, id
-end
---@include/deps/kin.lua:22
+if not groups_made then groups_made = {} end
+if nth <= 2 then
+if not groups_made[1] then
+--@include/deps/kin.lua:23
 local function is_parent(id, key)
 return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
 end
---@include/deps/kin.lua:28
+--@include/deps/kin.lua:29
 local function pin_while_read(id, key, expiry)
 if not is_parent(id, key) then return false end
 redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
 redis.call('HSET', key, 'pin', expiry)
 return true
+end
+--@
+groups_made[1] = { is_parent, pin_while_read }
+end
+return groups_made[1][nth](...)
+end
+if nth <= 11 then
+if not groups_made[2] then
+--@include/deps/releasing.lua:11
+local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
+--@include/deps/kin.lua:18
+local function parent_in(member)
+local sign, id = string.match(member, '^([?~]?)(.*)$')
+return sign, id
 end
 --@include/deps/attach.lua:16
 local function first_missing(parents, sent)
@@ -139,7 +147,7 @@ if ended and not pin then
 local set = set_of(status, queue)
 local expiry = redis.call('ZSCORE', set, parent)
 if expiry then
-pin_while_read(parent, key, expiry)
+rare(2, parent, key, expiry)
 redis.call('ZADD', set, '+inf', parent)
 end
 redis.call('PERSIST', key)
@@ -219,9 +227,9 @@ if #path <= 6 then return table.concat(path, ' -> ') end
 return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
 end
 --@
-made_0 = { do_later, parent_in, is_parent, pin_while_read, first_missing, waits_for, name_child, attach, batches_around, cycle_of, cycle_text }
+groups_made[2] = { do_later, parent_in, first_missing, waits_for, name_child, attach, batches_around, cycle_of, cycle_text }
 end
-return made_0[nth](...)
+return groups_made[2][nth - 2](...)
 end
 end
 --@add_parents.lua:8
@@ -238,7 +246,7 @@ local missing = rare(5, parents, {})
 if missing then return { 'missing', argv[1], missing } end
 local awaited = {}
 for _, member in ipairs(parents) do
-local _, one = rare(2, member)
+local _, one = rare(4, member)
 awaited[one] = true
 end
 local path = rare(10, argv[1], parents, nil, nil, batch and not as and rare(9, batch, awaited))

@@ -1,7 +1,7 @@
 -- ARGV: batch
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -40,8 +40,9 @@ end
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 8 then
-if not made_0 then
+if not groups_made[1] then
 --@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:14
@@ -115,9 +116,9 @@ local around, how = settle_batch(batch)
 if around then leave_batch(around, '#' .. batch, how) end
 end
 --@
-made_0 = { do_later, release_later, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around }
+groups_made[1] = { do_later, release_later, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@close_batch.lua:5

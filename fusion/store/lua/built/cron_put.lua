@@ -2,7 +2,7 @@
 -- ARGV: entry plan spec rev app version error
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -41,8 +41,9 @@ end
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 2 then
-if not made_0 then
+if not groups_made[1] then
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/job/schedule.lua:7
@@ -69,12 +70,12 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { ring_scheduler, score_at }
+groups_made[1] = { ring_scheduler, score_at }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 if nth <= 4 then
-if not made_1 then
+if not groups_made[2] then
 --@include/lib/layout.lua:7
 local function is_new()
 return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 'seq', P .. 'cron:due') == 0
@@ -90,9 +91,9 @@ end
 return version
 end
 --@
-made_1 = { is_new, begin_layout }
+groups_made[2] = { is_new, begin_layout }
 end
-return made_1[nth - 2](...)
+return groups_made[2][nth - 2](...)
 end
 end
 --@include/cron/cron.lua:31

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command = redis.call
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -42,8 +42,9 @@ end
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 2 then
-if not made_0 then
+if not groups_made[1] then
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/job/schedule.lua:7
@@ -70,9 +71,9 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { ring_scheduler, score_at }
+groups_made[1] = { ring_scheduler, score_at }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@cron_resume.lua:8

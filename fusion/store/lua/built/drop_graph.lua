@@ -1,6 +1,6 @@
 -- ARGV: token
 --@
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -39,8 +39,9 @@ end
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 2 then
-if not made_0 then
+if not groups_made[1] then
 --@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:23
@@ -49,9 +50,9 @@ do_later('x ' .. graph)
 redis.call('ZREM', P .. 'graphs', graph)
 end
 --@
-made_0 = { do_later, give_up }
+groups_made[1] = { do_later, give_up }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@drop_graph.lua:5

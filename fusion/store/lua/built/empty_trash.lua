@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local command = redis.call
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -39,13 +39,14 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/job/ties.lua:4
+--@include/job/ties.lua:5
 local tied
 tied = {}
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 2 then
-if not made_0 then
+if not groups_made[1] then
 --@include/trash/trash.lua:14
 local function trash_key(id) return P .. 'trash:job:' .. id end
 --@include/trash/trash.lua:22
@@ -60,9 +61,9 @@ redis.call('DEL', P .. 'trash:sizes')
 end
 end
 --@
-made_0 = { trash_key, drop_from_trash }
+groups_made[1] = { trash_key, drop_from_trash }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@empty_trash.lua:6

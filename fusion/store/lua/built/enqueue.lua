@@ -2,7 +2,7 @@
 -- ARGV: queue n_jobs needs minute minute_text
 --@
 local command, try_command, argv = redis.call, redis.pcall, ARGV
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = try_command('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -46,7 +46,10 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 now_iso = string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/job/count.lua:10
+--@include/job/ties.lua:5
+local tied
+tied = {}
+--@include/job/count.lua:11
 local first_what, first_queue, first_class, first_count
 local counts
 --@include/lib/emit.lua:8
@@ -60,9 +63,6 @@ local gate_texts = {}
 local fair = {}
 --@include/job/schedule.lua:18
 local soonest
---@include/job/ties.lua:4
-local tied
-tied = {}
 --@include/job/end_job.lua:7
 local ended_before = 0
 --@include/job/accept.lua:6
@@ -74,8 +74,354 @@ local seen = argv[2] ~= '1' and {} or nil
 local apart
 --@
 rare = function(nth, ...)
-if nth <= 29 then
-if not made_0 then
+if not groups_made then groups_made = {} end
+if nth <= 27 then
+if not groups_made[1] then
+--@include/job/ties.lua:9
+local key_alone = {}
+--@include/job/count.lua:16
+local counted = {}
+--@include/limit/limit.lua:19
+local steps_left = 80
+--@include/limit/limit.lua:24
+local arrivals = {}
+local bounds = {}
+local in_use = {}
+--@include/limit/limit.lua:31
+local unrung
+local unsettled
+--@include/job/count.lua:17
+local function counters_of_key(key, known)
+local name = known or key_alone[key] or redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:25
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. (class and class ~= '1' and string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) or '1')
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:33
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/limit/limit.lua:36
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:45
+local function bounds_of(name)
+local known = bounds[name]
+if known then return known end
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then
+known = { limit = 0, opens = opens < math.huge and opens }
+else
+known = { limit = tonumber(pinned) or tonumber(max), tat = tat }
+if rate or own_rate then known.interval, known.burst = rare(71, rate or own_rate) end
+known.limit = known.limit or known.interval and math.huge or 1
+end
+bounds[name] = known
+return known
+end
+--@include/limit/limit.lua:64
+local function limit_of(name)
+local known = bounds_of(name)
+local limit, interval, burst, tat = known.limit, known.interval, known.burst, known.tat
+if not interval then return limit, known.opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rare(73, tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:74
+return upto, room < burst and math.floor((now + rare(72, tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:79
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(46, ms) end
+end
+--@include/limit/limit.lua:88
+local function place_in_key(key, queue, score, arrives)
+if not rare(67, queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = rare(61)
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
+end
+--@include/limit/limit.lua:101
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+rare(39, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:111
+local function admit(name, id, score, behind)
+local key, took = (P .. 'job:' .. id), 0
+local status, queue, log_tag, set, place = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in',
+'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', rare(57, name), 0, 0)[1] == id then
+took = redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+return took
+end
+local at = score
+if place then
+local priority, seq = unpack(redis.call('HMGET', key, 'priority', 'seq'))
+if tonumber(seq) then at = (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) end
+end
+rare(35, queue, at, id)
+if not behind then took = redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+rare(39, 'queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return took end
+if unrung then unrung[queue] = true else rare(44, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+return took
+end
+--@include/limit/limit.lua:140
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:150
+local function settle_now(name, times)
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+local count, steps, admitted = redis.call('ZCARD', held), math.max(2 * times, steps_left), 0
+while steps > 0 do
+if count < limit then
+local free = math.min(math.ceil(limit - count), steps)
+local best = redis.call('ZRANGE', waiting, '0', free == 1 and '0' or free - 1, 'REV', 'WITHSCORES')
+if not best[1] then return end
+for i = 1, #best, 2 do
+local ok, took = pcall(admit, name, best[i], best[i + 1])
+if not ok then return look_at_limit(name, now_ms + 30000) end
+count, admitted, steps, steps_left = count + took, admitted + took, steps - 1, steps_left - 1
+end
+if #best < 2 * free then return end
+else
+if count == admitted then return end
+local worst = redis.call('ZRANGE', held, '0', '0', 'WITHSCORES')
+if not worst[1] or worst[2] == 'inf' then return end
+if count == limit then
+local best = redis.call('ZRANGE', waiting, '0', '0', 'REV', 'WITHSCORES')
+if not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+count, steps, steps_left = count - 1, steps - 1, steps_left - 1
+end
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:183
+local function settle_key(name)
+arrivals[name], in_use[name] = nil, nil
+if unrung then
+unsettled = unsettled or {}
+unsettled[name] = (unsettled[name] or 0) + 1
+else
+settle_now(name, 1)
+end
+end
+--@include/limit/limit.lua:212
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+bounds[name] = nil
+return true
+end
+--@include/limit/limit.lua:248
+local function look_once(name, max, rate)
+local known = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if known.interval or known.opens or known.limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = known.limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:259
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:276
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+arrivals[name] = named or nil
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:356
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:396
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:411
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:417
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:431
+local function settle_lock(name)
+local first = redis.call('ZRANGE', rare(57, name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:440
+local function free_lock(name, id)
+redis.call('ZREM', rare(57, name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:462
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:470
+local function leave_limit(id, key, status)
+local name, follower = key_alone[key], nil
+if not name then name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by')) end
+if not name then return end
+arrivals[name] = nil
+stop_counting(name, id, key)
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:481
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/deps/kin.lua:23
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:29
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@
+groups_made[1] = { counters_of_key, note_more, write_more, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_now, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, is_parent, pin_while_read }
+end
+return groups_made[1][nth](...)
+end
+if nth <= 56 then
+if not groups_made[2] then
 --@include/lib/ring.lua:11
 local woken
 --@include/limit/sound.lua:5
@@ -114,7 +460,7 @@ if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
+return (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/keys.lua:126
 local function error_text(err)
@@ -149,25 +495,25 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/job/count.lua:40
+--@include/job/count.lua:41
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(2, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(36, other, what, class, 1) end
+if other then rare(2, other, what, class, 1) end
 end
---@include/job/count.lua:67
+--@include/job/count.lua:68
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -258,7 +604,7 @@ if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.
 local any = are_wildcards()
 local matching = any and wildcards_of(queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -268,7 +614,7 @@ end
 if class and class < 2 then return end
 local high = (P .. 'wake:' .. queue .. ':high')
 if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/limit/sound.lua:8
@@ -322,18 +668,19 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:447
+--@include/limit/limit.lua:504
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(62, id, key, queue, named) end
+if tied[key] then return rare(17, id, key, queue, named) end
 end
 --@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 70, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 90, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 100, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 87, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 69, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 25, id, key, status) end
+if tied[key] == 'k' then return end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 91, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 101, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 88, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 24, id, key) end
 end
 end
 --@include/job/expiry.lua:10
@@ -354,31 +701,32 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(81, id, key, expiry)
+local others = tied[key] ~= 'k' and tied[key]
+local pinned = others and rare(27, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(35, key))
-if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+tally(what, queue, class, tied[key] and rare(1, key))
+if seconds >= 0 and not (others and string.find(others, 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:37
+--@include/job/end_job.lua:38
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(73, id, key, queue, status) end
+if hooked[key] then rare(76, id, key, queue, status) end
 end
---@include/job/end_job.lua:81
+--@include/job/end_job.lua:82
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
+end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
 'reason', 'discarded')
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
@@ -421,7 +769,7 @@ end
 end
 --@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 104, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 105, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
@@ -435,7 +783,7 @@ more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority',
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(40, queue)
+ttl = rare(64, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 local expires_at = ttl and string.format('%d', (later and due or now_ms) + ttl)
@@ -465,9 +813,9 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(96, rare(105, 'batch', first, last), id, rare(105, 'batch_as', first, last))
+rare(97, rare(106, 'batch', first, last), id, rare(106, 'batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(35, key, rare(105, 'concurrency_key', first, last)))
+tally('enqueued', queue, priority, tied[key] and rare(1, key, rare(106, 'concurrency_key', first, last)))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -499,21 +847,12 @@ if noted ~= '' then redis.call('HSET', key, queue, noted) end
 return { last >= tonumber(number) and 'done' or 'gap', noted }
 end
 --@
-made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, iso, enter_line, tally, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, broken_limit, ring_scheduler, score_at, schedule, on_arrive, on_end, forget_expiry, end_job, discard, due_of, accept, of_outbox }
+groups_made[2] = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, iso, enter_line, tally, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, broken_limit, ring_scheduler, score_at, schedule, on_arrive, on_end, forget_expiry, end_job, discard, due_of, accept, of_outbox }
 end
-return made_0[nth](...)
+return groups_made[2][nth - 27](...)
 end
-if nth <= 125 then
-if not made_1 then
---@include/job/count.lua:15
-local counted = {}
---@include/limit/limit.lua:19
-local steps_left = 80
---@include/limit/limit.lua:23
-local unsettled
---@include/limit/limit.lua:27
-local arrivals = {}
-local unrung
+if nth <= 126 then
+if not groups_made[3] then
 --@include/batch/batch.lua:91
 local joined = {}
 --@include/unique/newcomer.lua:34
@@ -541,28 +880,6 @@ return version
 end
 --@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/job/count.lua:16
-local function counters_of_key(key, known)
-local name = known or redis.call('HGET', key, 'concurrency_key')
-if not name then return nil end
-if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
-counted[name] = true
-return (P .. 'limit:' .. name)
-end
---@include/job/count.lua:24
-local function note_more(hash, what, class, n)
-local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
-counts = counts or {}
-counts[hash] = counts[hash] or {}
-counts[hash][field] = (counts[hash][field] or 0) + n
-end
---@include/job/count.lua:32
-local function write_more()
-for hash, fields in pairs(counts) do
-for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
-end
-counts = nil
-end
 --@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
@@ -587,7 +904,7 @@ return own and math.min(own, most) or most
 end
 --@include/job/room.lua:37
 local function length_of(queue)
-local length = redis.call('ZCARD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))) + redis.call('ZCARD', P .. 'blocked:' .. queue)
+local length = redis.call('ZCARD', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))) + redis.call('ZCARD', P .. 'blocked:' .. queue)
 if not (queue == 'scheduler') then return length end
 --@include/job/room.lua:41
 return length + redis.call('LLEN', (P .. 'queue:' .. queue)) - math.max(0, redis.call('ZCARD', (P .. 'inbox:' .. queue)) - 1)
@@ -605,7 +922,7 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 turns.clock = tonumber(best) or (((class == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - seq * (2 ^ -44))
@@ -654,267 +971,6 @@ local function rate_room(tat, at, interval, burst)
 local ahead = used_ahead(tat, at, interval, burst)
 return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
---@include/limit/limit.lua:32
-local function closed_until(paused, held_back)
-local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
-if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
-return until_ms > now_ms and until_ms or nil
-end
---@include/limit/limit.lua:40
-local function bounds_of(name)
-local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
-'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
-local opens = (paused or held_back) and closed_until(paused, held_back)
-if opens then return 0, nil, nil, nil, opens < math.huge and opens end
-local interval, burst = rate_of(rate or own_rate)
-return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
-end
---@include/limit/limit.lua:51
-local function limit_of(name)
-local limit, interval, burst, tat, opens = bounds_of(name)
-if not interval then return limit, opens end
-local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
-local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
-local room = rate_room(tat, now, interval, burst)
-local upto = redis.call('ZCARD', held) - idle + room
-if upto >= limit then return limit end
---@include/limit/limit.lua:60
-return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
-/ 1000) + 1 or nil
-end
---@include/limit/limit.lua:65
-local function look_at_limit(member, ms)
-redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
-soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(19, ms) end
-end
---@include/limit/limit.lua:74
-local function place_in_key(key, queue, score, arrives)
-if not has_turns(queue) then return score end
-local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
-if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
-local turn, place = string.match(known or '', '^(%S+) (%S+)$')
-if turn ~= seq then
-place = next_seq()
-redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
-end
-return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
-end
---@include/limit/limit.lua:87
-local function put_in_line(name, id, key, queue, score, log_tag)
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
-redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
-redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-rare(12, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
-end
---@include/limit/limit.lua:97
-local function admit(name, id, score, behind)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
-'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then
-if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
-end
-return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-end
-rare(8, queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
-if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
-redis.call('HSET', key, 'status', 'queued')
-redis.call('HDEL', key, 'waits_in')
-redis.call('ZREM', P .. 'blocked:' .. queue, id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-rare(12, 'queued', id, queue, log_tag, 'reason', 'admitted')
-if behind then return end
-if unrung then unrung[queue] = true else rare(17, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
-end
---@include/limit/limit.lua:119
-local function step_back(name, id, score)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
-local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
-if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
-if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-end
---@include/limit/limit.lua:128
-local function settle_key(name)
-arrivals[name] = nil
-if unsettled then
-unsettled[name] = true
-return
-end
-local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
-local limit, due = limit_of(name)
-if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
-for _ = 1, math.max(2, steps_left) do
-local count = redis.call('ZCARD', held)
-local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
-if worst and (not worst[1] or worst[2] == 'inf') then return end
-local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
-if count < limit then
-if not best[1] then return end
-if not pcall(admit, name, best[1], best[2]) then
-return look_at_limit(name, now_ms + 30000)
-end
-else
-if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
-step_back(name, worst[1], worst[2])
-if due then look_at_limit(name, due) end
-due = nil
-end
-steps_left = steps_left - 1
-end
-look_at_limit(name, now_ms)
-end
---@include/limit/limit.lua:169
-local function name_limit(name, max, rate, named)
-redis.call('ZADD', P .. 'limits', now_ms, name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-local news = {}
-if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
-if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
-if not news[1] then return false end
-redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
-return true
-end
---@include/limit/limit.lua:195
-local function look_once(name, max, rate)
-local limit, interval, _, _, opens = bounds_of(name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
-local held = (P .. 'limits:held:' .. name)
-local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
-return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
-waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
-end
---@include/limit/limit.lua:206
-local function arrive_like_others(name, id, key, queue, score, log_tag, known)
-score = tonumber(score)
-if known.held < known.limit and not known.waiting then
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
-known.held, known.worst = known.held + 1, math.min(known.worst, score)
-return false
-end
-put_in_line(name, id, key, queue, score, log_tag)
-known.waiting = true
-if score <= known.worst then return true end
-settle_key(name)
-return redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:223
-local function arrive_at_limit(id, key, queue, named)
-local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
-'log_tag'))
-if not name then return end
-local known = named and arrivals[name]
-if known == true then
-known = look_once(name, max, rate)
-arrivals[name] = known
-elseif known and (known.max ~= max or known.rate ~= rate) then
-known = nil
-end
-if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-if not score then return end
-return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
-end
-local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
-if not score then
-if changed then settle_key(name) end
-return
-end
-score = place_in_key(key, queue, score, true)
-if not named and redis.call('ZSCORE', held, id) then
-redis.call('ZADD', held, score, id)
-changed = true
-elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
-redis.call('ZADD', held, score, id)
-elseif string.find(tied[key], 'd') then
-way = 'discard'
-else
-put_in_line(name, id, key, queue, score, log_tag)
-changed = true
-end
-if string.find(tied[key], 'd') then
-tied[key] = string.gsub(tied[key], 'd', '')
-redis.call('HSET', key, 'ties', tied[key])
-end
-if changed then settle_key(name) end
-arrivals[name] = named or nil
-return way or redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:300
-local function stop_counting(name, id, key)
-if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
-end
---@include/limit/limit.lua:340
-local function pass_slot_on(name, id, follower)
-local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
-local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
-if status ~= 'started' or now ~= exec then return false end
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-return true
-end
---@include/limit/limit.lua:355
-local function locks_of(text)
-local found = {}
-for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
-return found
-end
---@include/limit/limit.lua:361
-local function write_locks(key, locks)
-local ties, has = tied[key] or '', locks[1] and 'l' or ''
-tied[key] = string.gsub(ties, 'l', '') .. has
-if locks[1] then
-redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
-elseif tied[key] ~= '' then
-redis.call('HSET', key, 'ties', tied[key])
-redis.call('HDEL', key, 'locks')
-else
-tied[key] = nil
-redis.call('HDEL', key, 'ties', 'locks')
-end
-end
---@include/limit/limit.lua:375
-local function settle_lock(name)
-local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
-if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
-end
-settle_key(name)
-end
---@include/limit/limit.lua:384
-local function free_lock(name, id)
-redis.call('ZREM', locks_key(name), id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-settle_lock(name)
-end
---@include/limit/limit.lua:406
-local function free_locks(id, key)
-if not string.find(tied[key], 'l', 1, true) then return end
-local locks = locks_of(redis.call('HGET', key, 'locks'))
-write_locks(key, {})
-for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
-end
---@include/limit/limit.lua:414
-local function leave_limit(id, key, status)
-local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
-if not name then return end
-arrivals[name] = nil
-stop_counting(name, id, key)
-if follower then
-redis.call('HDEL', key, 'followed_by')
-if status == 'finished' and pass_slot_on(name, id, follower) then return end
-end
---@include/limit/limit.lua:424
-local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
-if stood then settle_key(name) end
-end
 --@include/job/callbacks.lua:21
 local function is_full()
 if redis.call('ZCARD', P .. 'callbacks:open') < CALLBACKS_MAX then return false end
@@ -938,10 +994,10 @@ redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_qu
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(10, nil, nil, nil, '_callbacks', 1)
+rare(37, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
-rare(22, id, key, '_callbacks')
-rare(17, '_callbacks', 1)
+rare(49, id, key, '_callbacks')
+rare(44, '_callbacks', 1)
 return id
 end
 --@include/job/callbacks.lua:57
@@ -986,57 +1042,46 @@ local last = coming and redis.call('ZSCORE', P .. 'graphs', graph)
 if last and tonumber(last) < now_ms - 2000 then give_up(graph) end
 return coming
 end
---@include/deps/kin.lua:17
+--@include/deps/kin.lua:18
 local function parent_in(member)
 local sign, id = string.match(member, '^([?~]?)(.*)$')
 return sign, id
 end
---@include/deps/kin.lua:22
-local function is_parent(id, key)
-return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
-end
---@include/deps/kin.lua:28
-local function pin_while_read(id, key, expiry)
-if not is_parent(id, key) then return false end
-redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
-redis.call('HSET', key, 'pin', expiry)
-return true
-end
---@include/deps/kin.lua:39
+--@include/deps/kin.lua:40
 local function is_read_in_batch(batch)
 local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
 return not read and (complete or success)
 end
---@include/deps/kin.lua:46
+--@include/deps/kin.lua:47
 local function expire_later(id, key, score)
 if tonumber(score) < math.huge and not redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
 redis.call('PEXPIRE', key, string.format('%d', 1000 * (math.max(tonumber(score) - now_s, 0) + 3600)))
 end
 end
---@include/deps/kin.lua:54
+--@include/deps/kin.lua:55
 local function time_from_now(ttl, func)
 local seconds = tonumber(ttl) or tonumber(func and 500 or RESULT_TTL)
 if seconds < 0 then return nil end
 return string.format('%d.%06d', now_s + math.min(math.max(seconds, 60), 1e9), math.max(1, now_us))
 end
---@include/deps/kin.lua:62
+--@include/deps/kin.lua:63
 local function unpin(id)
 local key = (P .. 'job:' .. id)
 local status, queue, pin, ttl, batch, func = unpack(redis.call('HMGET', key, 'status', 'origin', 'pin', 'result_ttl',
 'batch', 'func'))
 local kept = status == 'finished' and batch and is_read_in_batch(batch)
-if pin and rare(1, status) and not kept then
+if pin and rare(28, status) and not kept then
 if pin == 'inf' and status == 'finished' then pin = time_from_now(ttl, func) or pin end
 local least = string.format('%d.%06d', now_s + 60, math.max(1, now_us))
 if tonumber(pin) < tonumber(least) then pin = least end
-redis.call('ZADD', rare(4, status, queue), 'XX', pin, id)
+redis.call('ZADD', rare(31, status, queue), 'XX', pin, id)
 expire_later(id, key, pin)
 if ttl == '0' then redis.call('HDEL', key, 'result') end
 end
 redis.call('HDEL', key, 'pin')
 redis.call('ZREM', P .. 'pinned', id)
 end
---@include/deps/kin.lua:80
+--@include/deps/kin.lua:81
 local function leave_all(id, text)
 local ok, parents = pcall(cjson.decode, text or '[]')
 local left = 0
@@ -1049,7 +1094,7 @@ end
 end
 return left
 end
---@include/deps/kin.lua:112
+--@include/deps/kin.lua:113
 local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
@@ -1063,7 +1108,7 @@ if broken then error('WRONGTYPE the unique key ' .. name .. ' is broken at ' .. 
 if not id then return nil end
 local status, own = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'unique_key'))
 if redis.call('PTTL', unique_key(name)) >= 0 then return id, status or '', true end
-if status and own == name and not rare(1, status) then return id, status, false end
+if status and own == name and not rare(28, status) then return id, status, false end
 end
 --@include/unique/unique.lua:21
 local function take_key(name, id, upto, window)
@@ -1198,7 +1243,7 @@ leave_batch(batch, id, status)
 if status ~= 'finished' then return end
 local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
 if not read and (complete or success) then
-redis.call('ZADD', rare(4, 'finished', queue), '+inf', id)
+redis.call('ZADD', rare(31, 'finished', queue), '+inf', id)
 redis.call('PERSIST', key)
 end
 end
@@ -1307,18 +1352,18 @@ local key = (P .. 'job:' .. id)
 local status, queue, class, log_tag, expires, ties, set = unpack(redis.call('HMGET', key, 'status', 'origin',
 'priority', 'log_tag', 'expires_at', 'ties', 'waits_in'))
 if ties then tied[key] = ties end
-if (queue == 'scheduler') and not rare(2, status) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
+if (queue == 'scheduler') and not rare(29, status) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
 strike(queue, id)
 end
-rare(25, id, key, queue, class, 'canceled', 86400, rare(4, status, queue), 'ended_at', now_iso, 'reason',
+rare(52, id, key, queue, class, 'canceled', 86400, rare(31, status, queue), 'ended_at', now_iso, 'reason',
 'replaced', 'replaced_by', by)
 if set then
 local limit = string.match(set, '^limit:(.*)')
 redis.pcall('ZREM', limit and (P .. 'limits:waiting:' .. limit) or P .. 'waits:' .. set, id)
 redis.call('HDEL', key, 'waits_in')
 end
-rare(24, id, expires)
-rare(12, 'canceled', id, queue, log_tag, 'reason', 'replaced')
+rare(51, id, expires)
+rare(39, 'canceled', id, queue, log_tag, 'reason', 'replaced')
 end
 --@include/unique/newcomer.lua:74
 local function accept_unique(unique, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
@@ -1336,7 +1381,7 @@ if same_line then seq = tonumber(place) or seq end
 if string.find(unique.ties, 'd', 1, true) then end_replaced(older, id) end
 end
 take_key(unique.name, id, unique.upto, unique.window)
-local ok, later = pcall(rare, 28, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last,
+local ok, later = pcall(rare, 55, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last,
 deferred)
 if not ok then
 if older then
@@ -1372,7 +1417,7 @@ end
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
 if not status or status == 'finished' then return false end
-return not rare(1, status) or not again and sign ~= '?'
+return not rare(28, status) or not again and sign ~= '?'
 end
 --@include/deps/attach.lua:32
 local function must_wait(parents, sent)
@@ -1407,7 +1452,7 @@ local sign, parent = parent_in(member)
 local key, children = (P .. 'job:' .. parent), (P .. 'job:' .. parent .. ':children')
 local status, ties, queue, pin = unpack(redis.call('HMGET', key, 'status', 'ties', 'origin', 'pin'))
 if status then
-local ended, score = rare(1, status), '+inf'
+local ended, score = rare(28, status), '+inf'
 if waits_for(sign, status, again) then
 score = ended and sign == '~' and (2 ^ 44) + arrival or arrival
 redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), member)
@@ -1422,10 +1467,10 @@ redis.call('HSET', key, 'ties', ties)
 end
 tied[key] = ties
 if ended and not pin then
-local set = rare(4, status, queue)
+local set = rare(31, status, queue)
 local expiry = redis.call('ZSCORE', set, parent)
 if expiry then
-pin_while_read(parent, key, expiry)
+rare(27, parent, key, expiry)
 redis.call('ZADD', set, '+inf', parent)
 end
 redis.call('PERSIST', key)
@@ -1536,14 +1581,14 @@ return missing and { 'missing', id, missing }
 end
 --@enqueue.lua:100
 local function answer_more(at, outbox_batch)
-if outbox_batch then rare(29, outbox_batch, ARGV[1], true) end
+if outbox_batch then rare(56, outbox_batch, ARGV[1], true) end
 if not (discarded or apart or met and met[1]) then return { 'ok', at } end
 return { 'ok', at, discarded or {}, met or {}, apart or {} }
 end
 --@
-made_1 = { locks_key, unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
+groups_made[3] = { locks_key, unique_key, is_new, begin_layout, next_seq, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
 end
-return made_1[nth - 29](...)
+return groups_made[3][nth - 56](...)
 end
 end
 --@enqueue.lua:106
@@ -1560,7 +1605,7 @@ end
 --@enqueue.lua:117
 local outbox_batch = not needs and string.match(argv[3], '!(.*)$')
 if outbox_batch then
-local refused = rare(29, outbox_batch, argv[1])
+local refused = rare(56, outbox_batch, argv[1])
 if refused then return refused end
 end
 --@enqueue.lua:126
@@ -1580,7 +1625,7 @@ remains = not looked and try_command('EXISTS', key, children, parents, P .. 'fif
 looked = true
 if remains == 0 then
 wildcards = {}
-elseif tonumber(remains) and rare(13) then
+elseif tonumber(remains) and rare(40) then
 remains = remains - 1
 end
 if remains == 0 then
@@ -1599,10 +1644,10 @@ status, nonce, origin, created_at, func, tied_before, graph_before, draft = unpa
 if draft then status, tied_before = nil, nil end
 end
 local resent = status and (nonce or func and id) == sent
-local unique = met and not resent and rare(108, at + 6, at + 5 + n)
+local unique = met and not resent and rare(109, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 109, unique, brought, argv[1]) end
-if not ok then return rare(6, other) end
+if unique then ok, other = pcall(rare, 110, unique, brought, argv[1]) end
+if not ok then return rare(33, other) end
 if resent then
 first_answer, again = created_at, (P .. 'job:' .. id)
 local older = met and command('HGET', again, 'replaces')
@@ -1621,14 +1666,14 @@ return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(110, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(111, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
-elseif seen and seen[id] or status and not rare(1, status) then
-return { 'duplicate', id, rare(78, graph_before) and 'coming' or status or 'queued' }
+elseif seen and seen[id] or status and not rare(28, status) then
+return { 'duplicate', id, rare(81, graph_before) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, tied_before or graph_before and 'p'
 if remains > 0 and not nonce then
-rare(3, argv[1])
+rare(30, argv[1])
 if command('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
 --@enqueue.lua:189
 local has_record = not draft and command('EXISTS', (P .. 'job:' .. id)) == 1
@@ -1640,17 +1685,17 @@ why = 'leaving'
 end
 if why then return { 'duplicate', id, why } end
 local due, front, fair_key
-if argv[at + 3] ~= 'back' then due, front, fair_key = rare(27, argv[at + 3]) end
-local ties = not needs and rare(105, 'ties', at + 6, at + 5 + n)
+if argv[at + 3] ~= 'back' then due, front, fair_key = rare(54, argv[at + 3]) end
+local ties = not needs and rare(106, 'ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
-local parents = ties and string.find(ties, 'p', 1, true) and rare(105, 'parents', at + 6, at + 5 + n)
-if parents then parents = rare(113, parents) end
-if parents and instead and instead[1] then parents = rare(123, parents) end
+local parents = ties and string.find(ties, 'p', 1, true) and rare(106, 'parents', at + 6, at + 5 + n)
+if parents then parents = rare(114, parents) end
+if parents and instead and instead[1] then parents = rare(124, parents) end
 if parents then
-local refused = rare(124, id, parents, status or of_before, string.find(ties, 'b', 1, true)
-and not string.find(ties, 'h', 1, true) and rare(105, 'batch', at + 6, at + 5 + n))
+local refused = rare(125, id, parents, status or of_before, string.find(ties, 'b', 1, true)
+and not string.find(ties, 'h', 1, true) and rare(106, 'batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(116, parents, seen)
+deferred = deferred or rare(117, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 local job = { id = id, nonce = sent, priority = argv[at + 2], first = at + 6, last = at + 5 + n,
@@ -1661,7 +1706,7 @@ if of_before then job.of_before = of_before end
 if draft then
 job.ended = ''
 elseif status then
-job.ended = rare(4, status, origin or argv[1])
+job.ended = rare(31, status, origin or argv[1])
 end
 if deferred or parents or ties then
 job.deferred, job.parents, job.held = deferred, parents, graph or string.find(ties, 'h', 1, true) ~= nil
@@ -1678,31 +1723,31 @@ local ttl = command('PTTL', again)
 command('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then command('PERSIST', again) end
 end
-if #fresh == 0 then return rare(125, first_answer, outbox_batch) end
+if #fresh == 0 then return rare(126, first_answer, outbox_batch) end
 --@enqueue.lua:238
 if gate_texts[argv[1]] == nil then
 local text = try_command('HGET', P .. 'gates', argv[1])
 gate_texts[argv[1]] = type(text) == 'string' and text
 end
 if gate_texts[argv[1]] or MAX_LENGTH > 0 or argv[at] then
-local most, more = rare(41, argv[1], argv[at]), tonumber(argv[at + 1]) or 0
+local most, more = rare(65, argv[1], argv[at]), tonumber(argv[at + 1]) or 0
 for _, job in ipairs(fresh) do
 local makes_room = job.unique and job.unique.room
 if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
 end
-local length = most and more > 0 and rare(42, argv[1])
+local length = most and more > 0 and rare(66, argv[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
 --@enqueue.lua:252
 if not needs then
 needs = tonumber(string.match(argv[3], '^%d+'))
 for _, job in ipairs(fresh) do
-local name = rare(105, 'concurrency_key', job.first, job.last)
-local broken = name and rare(18, name, argv[1])
+local name = rare(106, 'concurrency_key', job.first, job.last)
+local broken = name and rare(45, name, argv[1])
 if broken then return redis.error_reply(broken) end
-local batch = rare(105, 'batch', job.first, job.last)
-local why = batch and rare(91, batch, rare(105, 'batch_by', job.first, job.last),
-rare(105, 'batch_as', job.first, job.last), job.id)
+local batch = rare(106, 'batch', job.first, job.last)
+local why = batch and rare(92, batch, rare(106, 'batch_by', job.first, job.last),
+rare(106, 'batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
@@ -1711,17 +1756,17 @@ local version
 if schema[2] then
 version = math.max(tonumber(schema[2]) or 0, 2)
 else
-version = rare(32) and rare(33, 'enqueue', true) or 2
+version = rare(59) and rare(60, 'enqueue', true) or 2
 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 end
 --@enqueue.lua:274
 if several > 1 then
 if not fifos[argv[1]] then fifos[argv[1]] = nil end
-command('ZCARD', (fifos[argv[1]] ~= false and rare(3, argv[1]) and (P .. 'fifo:' .. argv[1]) or (P .. 'queue:' .. argv[1])))
+command('ZCARD', (fifos[argv[1]] ~= false and rare(30, argv[1]) and (P .. 'fifo:' .. argv[1]) or (P .. 'queue:' .. argv[1])))
 if (argv[1] == 'scheduler') then command('LLEN', (P .. 'queue:' .. argv[1])) end
 if targets.schedule then command('ZCARD', P .. 'scheduler:scheduled_jobs') end
-if targets.others then command('ZCARD', rare(4, 'deferred', argv[1])) end
+if targets.others then command('ZCARD', rare(31, 'deferred', argv[1])) end
 end
 command('SADD', KEYS[1], (P .. 'queue:' .. argv[1]))
 if graph then command('ZADD', P .. 'graphs', now_ms, graph) end
@@ -1746,10 +1791,10 @@ end
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(117, job.id, job.of_before) end
+if job.of_before then rare(118, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(116, job.parents)
-rare(119, job.id, job.parents, place)
+waits = job.held or rare(117, job.parents)
+rare(120, job.id, job.parents, place)
 end
 if graph then
 command('ZADD', (P .. 'graph:' .. graph), place, job.id)
@@ -1757,16 +1802,16 @@ command('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
 --@enqueue.lua:298
 if not waits and job.turn and (job.turn ~= '' or fair[argv[1]] ~= false) then
-place = rare(46, argv[1], job.priority, place, job.turn)
+place = rare(70, argv[1], job.priority, place, job.turn)
 end
 local ok, aside = true, nil
 if job.unique then
-ok, aside = pcall(rare, 112, job.unique, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, aside = pcall(rare, 113, job.unique, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', command('HGET', (P .. 'job:' .. job.id), 'status') } end
 elseif fresh[2] then
-ok, aside = pcall(rare, 28, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+ok, aside = pcall(rare, 55, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
 job.first, job.last, waits)
 else
 aside = nil
@@ -1779,11 +1824,11 @@ local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, 
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
 --@include/job/accept.lua:34
 if deferred then
-command('ZADD', rare(4, 'deferred', queue), now_ms, id)
+command('ZADD', rare(31, 'deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
 if due then more[3], more[4] = 'due', string.format('%d', due) end
 elseif later then
-rare(21, id, due)
+rare(48, id, due)
 more, seq = { 'arrival', seq }, ''
 elseif front then
 seq = -command('INCR', P .. 'seq:front')
@@ -1792,12 +1837,12 @@ repeat
 --@include/job/accept.lua:43
 local queue, score, id = queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id
 --@include/lib/score.lua:17
-local added = try_command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+local added = try_command('ZADD', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then break end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(3, queue) then error(added) end
-command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if not rare(30, queue) then error(added) end
+command('ZADD', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 until true
 --@include/job/accept.lua:44
 else
@@ -1814,12 +1859,12 @@ repeat
 --@include/lib/score.lua:30
 local queue, score, id = queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id
 --@include/lib/score.lua:17
-local added = try_command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+local added = try_command('ZADD', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then break end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(3, queue) then error(added) end
-command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if not rare(30, queue) then error(added) end
+command('ZADD', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 until true
 --@include/lib/score.lua:31
 end
@@ -1828,7 +1873,7 @@ end
 end
 --@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 104, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 105, id, key) end
 local names = command('HKEYS', key)
 for i = 1, #names, 1000 do command('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
@@ -1842,7 +1887,7 @@ more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority',
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(40, queue)
+ttl = rare(64, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 local expires_at = ttl and string.format('%d', (later and due or now_ms) + ttl)
@@ -1872,21 +1917,21 @@ end
 end
 if known then command('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(96, rare(105, 'batch', first, last), id, rare(105, 'batch_as', first, last))
+rare(97, rare(106, 'batch', first, last), id, rare(106, 'batch_as', first, last))
 end
---@include/job/count.lua:40
+--@include/job/count.lua:41
 do
 --@include/job/accept.lua:95
-local what, queue, class, other = 'enqueued', queue, priority, tied[key] and rare(35, key, rare(105, 'concurrency_key', first, last))
---@include/job/count.lua:41
+local what, queue, class, other = 'enqueued', queue, priority, tied[key] and rare(1, key, rare(106, 'concurrency_key', first, last))
+--@include/job/count.lua:42
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(2, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(36, other, what, class, 1) end
+if other then rare(2, other, what, class, 1) end
 end
 --@include/job/accept.lua:96
 if deferred then
@@ -1978,10 +2023,10 @@ most = cap
 end
 --@include/lib/emit.lua:49
 try_command('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
-'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority, 'due', rare(7, math.floor(due / 1000), due % 1000 * 1000))
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority, 'due', rare(34, math.floor(due / 1000), due % 1000 * 1000))
 else
 try_command('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
-epoch, 'n', n, 'priority', priority, 'due', rare(7, math.floor(due / 1000), due % 1000 * 1000))
+epoch, 'n', n, 'priority', priority, 'due', rare(34, math.floor(due / 1000), due % 1000 * 1000))
 end
 until true
 --@include/job/accept.lua:100
@@ -2034,16 +2079,16 @@ end
 until true
 --@include/job/accept.lua:102
 local way
---@include/limit/limit.lua:447
+--@include/limit/limit.lua:504
 repeat
 --@include/job/accept.lua:102
 local id, key, queue, named = id, key, queue, true
---@include/limit/limit.lua:448
-if tied[key] then way = rare(62, id, key, queue, named) break end
+--@include/limit/limit.lua:505
+if tied[key] then way = rare(17, id, key, queue, named) break end
 until true
 --@include/job/accept.lua:103
 if way == 'discard' then
-rare(26, id, key, queue, log_tag)
+rare(53, id, key, queue, log_tag)
 discarded = discarded or {}
 discarded[#discarded + 1] = id
 end
@@ -2054,12 +2099,12 @@ until true
 --@enqueue.lua:313
 end
 if not ok then
---@include/job/count.lua:51
+--@include/job/count.lua:52
 repeat
 if not first_count then break end
 if counts then
-rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(37)
+rare(2, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(3)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2068,7 +2113,7 @@ end
 first_count = nil
 until true
 --@enqueue.lua:316
-return rare(6, aside)
+return rare(33, aside)
 end
 if waits then
 apart = apart or {}
@@ -2083,12 +2128,12 @@ local class = job.priority == '1' and 1 or job.priority + 0
 if not best or class > best then best = class end
 end
 end
---@include/job/count.lua:51
+--@include/job/count.lua:52
 repeat
 if not first_count then break end
 if counts then
-rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(37)
+rare(2, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(3)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2115,22 +2160,22 @@ end
 any = wildcards[1]
 end
 --@include/lib/ring.lua:56
-local matching = any and rare(14, queue)
+local matching = any and rare(41, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and command('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(16, wildcard, class) end
+if not stopped then rare(43, wildcard, class) end
 end
 end
 if class and class < 2 then break end
 local high = (P .. 'wake:' .. queue .. ':high')
 if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
-local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(30, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
 --@enqueue.lua:334
 end
-if outbox_batch or met or discarded or apart then return rare(125, now_iso, outbox_batch) end
+if outbox_batch or met or discarded or apart then return rare(126, now_iso, outbox_batch) end
 return now_iso

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -83,26 +83,29 @@ redis.call('HSET', key, 'seq', seq)
 end
 enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
---@include/job/count.lua:10
+--@include/job/ties.lua:5
+local tied
+tied = {}
+--@include/job/count.lua:11
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:40
+--@include/job/count.lua:41
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(2, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(10, other, what, class, 1) end
+if other then rare(2, other, what, class, 1) end
 end
---@include/job/count.lua:51
+--@include/job/count.lua:52
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(11)
+rare(2, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(3)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -173,13 +176,13 @@ local function ring(queue, class, known)
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
-local matching = any and rare(2, queue)
+local matching = any and rare(29, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(4, wildcard, class) end
+if not stopped then rare(31, wildcard, class) end
 end
 end
 if class and class < 2 then return end
@@ -188,12 +191,9 @@ if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return 
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/ties.lua:4
-local tied
-tied = {}
---@include/limit/limit.lua:447
+--@include/limit/limit.lua:504
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(28, id, key, queue, named) end
+if tied[key] then return rare(17, id, key, queue, named) end
 end
 --@include/job/park.lua:19
 local parked = false
@@ -202,11 +202,12 @@ local hooked = {}
 --@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 36, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 46, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 54, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 45, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 35, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 25, id, key, status) end
+if tied[key] == 'k' then return end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 47, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 55, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 46, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 24, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -226,35 +227,384 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(44, id, key, expiry)
+local others = tied[key] ~= 'k' and tied[key]
+local pinned = others and rare(27, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(9, key))
-if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+tally(what, queue, class, tied[key] and rare(1, key))
+if seconds >= 0 and not (others and string.find(others, 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:37
+--@include/job/end_job.lua:38
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(40, id, key, queue, status) end
+if hooked[key] then rare(43, id, key, queue, status) end
 end
 --@
 rare = function(nth, ...)
-if nth <= 6 then
-if not made_0 then
+if not groups_made then groups_made = {} end
+if nth <= 27 then
+if not groups_made[1] then
+--@include/job/ties.lua:9
+local key_alone = {}
+--@include/job/count.lua:16
+local counted = {}
+--@include/job/schedule.lua:18
+local soonest
+--@include/limit/limit.lua:19
+local steps_left = 80
+--@include/limit/limit.lua:24
+local arrivals = {}
+local bounds = {}
+local in_use = {}
+--@include/limit/limit.lua:31
+local unrung
+local unsettled
+--@include/job/count.lua:17
+local function counters_of_key(key, known)
+local name = known or key_alone[key] or redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:25
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. (class and class ~= '1' and string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) or '1')
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:33
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/limit/limit.lua:36
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:45
+local function bounds_of(name)
+local known = bounds[name]
+if known then return known end
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then
+known = { limit = 0, opens = opens < math.huge and opens }
+else
+known = { limit = tonumber(pinned) or tonumber(max), tat = tat }
+if rate or own_rate then known.interval, known.burst = rare(36, rate or own_rate) end
+known.limit = known.limit or known.interval and math.huge or 1
+end
+bounds[name] = known
+return known
+end
+--@include/limit/limit.lua:64
+local function limit_of(name)
+local known = bounds_of(name)
+local limit, interval, burst, tat = known.limit, known.interval, known.burst, known.tat
+if not interval then return limit, known.opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rare(38, tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:74
+return upto, room < burst and math.floor((now + rare(37, tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:79
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(32, ms) end
+end
+--@include/limit/limit.lua:88
+local function place_in_key(key, queue, score, arrives)
+if not rare(39, queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
+end
+--@include/limit/limit.lua:101
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:111
+local function admit(name, id, score, behind)
+local key, took = (P .. 'job:' .. id), 0
+local status, queue, log_tag, set, place = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in',
+'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', rare(34, name), 0, 0)[1] == id then
+took = redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+return took
+end
+local at = score
+if place then
+local priority, seq = unpack(redis.call('HMGET', key, 'priority', 'seq'))
+if tonumber(seq) then at = (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) end
+end
+enter_line(queue, at, id)
+if not behind then took = redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return took end
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+return took
+end
+--@include/limit/limit.lua:140
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:150
+local function settle_now(name, times)
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+local count, steps, admitted = redis.call('ZCARD', held), math.max(2 * times, steps_left), 0
+while steps > 0 do
+if count < limit then
+local free = math.min(math.ceil(limit - count), steps)
+local best = redis.call('ZRANGE', waiting, '0', free == 1 and '0' or free - 1, 'REV', 'WITHSCORES')
+if not best[1] then return end
+for i = 1, #best, 2 do
+local ok, took = pcall(admit, name, best[i], best[i + 1])
+if not ok then return look_at_limit(name, now_ms + 30000) end
+count, admitted, steps, steps_left = count + took, admitted + took, steps - 1, steps_left - 1
+end
+if #best < 2 * free then return end
+else
+if count == admitted then return end
+local worst = redis.call('ZRANGE', held, '0', '0', 'WITHSCORES')
+if not worst[1] or worst[2] == 'inf' then return end
+if count == limit then
+local best = redis.call('ZRANGE', waiting, '0', '0', 'REV', 'WITHSCORES')
+if not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+count, steps, steps_left = count - 1, steps - 1, steps_left - 1
+end
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:183
+local function settle_key(name)
+arrivals[name], in_use[name] = nil, nil
+if unrung then
+unsettled = unsettled or {}
+unsettled[name] = (unsettled[name] or 0) + 1
+else
+settle_now(name, 1)
+end
+end
+--@include/limit/limit.lua:212
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+bounds[name] = nil
+return true
+end
+--@include/limit/limit.lua:248
+local function look_once(name, max, rate)
+local known = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if known.interval or known.opens or known.limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = known.limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:259
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:276
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+arrivals[name] = named or nil
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:356
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:396
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:411
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:417
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:431
+local function settle_lock(name)
+local first = redis.call('ZRANGE', rare(34, name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:440
+local function free_lock(name, id)
+redis.call('ZREM', rare(34, name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:462
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:470
+local function leave_limit(id, key, status)
+local name, follower = key_alone[key], nil
+if not name then name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by')) end
+if not name then return end
+arrivals[name] = nil
+stop_counting(name, id, key)
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:481
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/deps/kin.lua:23
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:29
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@
+groups_made[1] = { counters_of_key, note_more, write_more, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_now, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, is_parent, pin_while_read }
+end
+return groups_made[1][nth](...)
+end
+if nth <= 33 then
+if not groups_made[2] then
 --@include/lib/ring.lua:11
 local woken
 --@include/job/schedule.lua:17
 local instants = {}
---@include/job/count.lua:67
+--@include/job/count.lua:68
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -314,51 +664,18 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at }
+groups_made[2] = { meet, wildcards_of, push, wake, ring_scheduler, score_at }
 end
-return made_0[nth](...)
+return groups_made[2][nth - 27](...)
 end
-if nth <= 55 then
-if not made_1 then
---@include/job/count.lua:15
-local counted = {}
---@include/job/schedule.lua:18
-local soonest
+if nth <= 56 then
+if not groups_made[3] then
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:19
-local steps_left = 80
---@include/limit/limit.lua:23
-local unsettled
---@include/limit/limit.lua:27
-local arrivals = {}
-local unrung
 --@include/lib/keys.lua:62
 local function locks_key(name) return P .. 'limits:locks:' .. name end
 --@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/job/count.lua:16
-local function counters_of_key(key, known)
-local name = known or redis.call('HGET', key, 'concurrency_key')
-if not name then return nil end
-if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
-counted[name] = true
-return (P .. 'limit:' .. name)
-end
---@include/job/count.lua:24
-local function note_more(hash, what, class, n)
-local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
-counts = counts or {}
-counts[hash] = counts[hash] or {}
-counts[hash][field] = (counts[hash][field] or 0) + n
-end
---@include/job/count.lua:32
-local function write_more()
-for hash, fields in pairs(counts) do
-for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
-end
-counts = nil
-end
 --@include/lib/rate.lua:9
 local function rate_of(text)
 local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
@@ -377,267 +694,6 @@ end
 local function has_turns(queue)
 if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
 return fair[queue]
-end
---@include/limit/limit.lua:32
-local function closed_until(paused, held_back)
-local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
-if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
-return until_ms > now_ms and until_ms or nil
-end
---@include/limit/limit.lua:40
-local function bounds_of(name)
-local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
-'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
-local opens = (paused or held_back) and closed_until(paused, held_back)
-if opens then return 0, nil, nil, nil, opens < math.huge and opens end
-local interval, burst = rate_of(rate or own_rate)
-return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
-end
---@include/limit/limit.lua:51
-local function limit_of(name)
-local limit, interval, burst, tat, opens = bounds_of(name)
-if not interval then return limit, opens end
-local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
-local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
-local room = rate_room(tat, now, interval, burst)
-local upto = redis.call('ZCARD', held) - idle + room
-if upto >= limit then return limit end
---@include/limit/limit.lua:60
-return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
-/ 1000) + 1 or nil
-end
---@include/limit/limit.lua:65
-local function look_at_limit(member, ms)
-redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
-soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
-end
---@include/limit/limit.lua:74
-local function place_in_key(key, queue, score, arrives)
-if not has_turns(queue) then return score end
-local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
-if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
-local turn, place = string.match(known or '', '^(%S+) (%S+)$')
-if turn ~= seq then
-place = next_seq()
-redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
-end
-return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
-end
---@include/limit/limit.lua:87
-local function put_in_line(name, id, key, queue, score, log_tag)
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
-redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
-redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
-end
---@include/limit/limit.lua:97
-local function admit(name, id, score, behind)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
-'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then
-if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
-end
-return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-end
-enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
-if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
-redis.call('HSET', key, 'status', 'queued')
-redis.call('HDEL', key, 'waits_in')
-redis.call('ZREM', P .. 'blocked:' .. queue, id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-emit('queued', id, queue, log_tag, 'reason', 'admitted')
-if behind then return end
-if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
-end
---@include/limit/limit.lua:119
-local function step_back(name, id, score)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
-local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
-if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
-if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-end
---@include/limit/limit.lua:128
-local function settle_key(name)
-arrivals[name] = nil
-if unsettled then
-unsettled[name] = true
-return
-end
-local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
-local limit, due = limit_of(name)
-if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
-for _ = 1, math.max(2, steps_left) do
-local count = redis.call('ZCARD', held)
-local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
-if worst and (not worst[1] or worst[2] == 'inf') then return end
-local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
-if count < limit then
-if not best[1] then return end
-if not pcall(admit, name, best[1], best[2]) then
-return look_at_limit(name, now_ms + 30000)
-end
-else
-if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
-step_back(name, worst[1], worst[2])
-if due then look_at_limit(name, due) end
-due = nil
-end
-steps_left = steps_left - 1
-end
-look_at_limit(name, now_ms)
-end
---@include/limit/limit.lua:169
-local function name_limit(name, max, rate, named)
-redis.call('ZADD', P .. 'limits', now_ms, name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-local news = {}
-if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
-if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
-if not news[1] then return false end
-redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
-return true
-end
---@include/limit/limit.lua:195
-local function look_once(name, max, rate)
-local limit, interval, _, _, opens = bounds_of(name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
-local held = (P .. 'limits:held:' .. name)
-local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
-return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
-waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
-end
---@include/limit/limit.lua:206
-local function arrive_like_others(name, id, key, queue, score, log_tag, known)
-score = tonumber(score)
-if known.held < known.limit and not known.waiting then
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
-known.held, known.worst = known.held + 1, math.min(known.worst, score)
-return false
-end
-put_in_line(name, id, key, queue, score, log_tag)
-known.waiting = true
-if score <= known.worst then return true end
-settle_key(name)
-return redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:223
-local function arrive_at_limit(id, key, queue, named)
-local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
-'log_tag'))
-if not name then return end
-local known = named and arrivals[name]
-if known == true then
-known = look_once(name, max, rate)
-arrivals[name] = known
-elseif known and (known.max ~= max or known.rate ~= rate) then
-known = nil
-end
-if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-if not score then return end
-return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
-end
-local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
-if not score then
-if changed then settle_key(name) end
-return
-end
-score = place_in_key(key, queue, score, true)
-if not named and redis.call('ZSCORE', held, id) then
-redis.call('ZADD', held, score, id)
-changed = true
-elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
-redis.call('ZADD', held, score, id)
-elseif string.find(tied[key], 'd') then
-way = 'discard'
-else
-put_in_line(name, id, key, queue, score, log_tag)
-changed = true
-end
-if string.find(tied[key], 'd') then
-tied[key] = string.gsub(tied[key], 'd', '')
-redis.call('HSET', key, 'ties', tied[key])
-end
-if changed then settle_key(name) end
-arrivals[name] = named or nil
-return way or redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:300
-local function stop_counting(name, id, key)
-if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
-end
---@include/limit/limit.lua:340
-local function pass_slot_on(name, id, follower)
-local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
-local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
-if status ~= 'started' or now ~= exec then return false end
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-return true
-end
---@include/limit/limit.lua:355
-local function locks_of(text)
-local found = {}
-for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
-return found
-end
---@include/limit/limit.lua:361
-local function write_locks(key, locks)
-local ties, has = tied[key] or '', locks[1] and 'l' or ''
-tied[key] = string.gsub(ties, 'l', '') .. has
-if locks[1] then
-redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
-elseif tied[key] ~= '' then
-redis.call('HSET', key, 'ties', tied[key])
-redis.call('HDEL', key, 'locks')
-else
-tied[key] = nil
-redis.call('HDEL', key, 'ties', 'locks')
-end
-end
---@include/limit/limit.lua:375
-local function settle_lock(name)
-local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
-if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
-end
-settle_key(name)
-end
---@include/limit/limit.lua:384
-local function free_lock(name, id)
-redis.call('ZREM', locks_key(name), id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-settle_lock(name)
-end
---@include/limit/limit.lua:406
-local function free_locks(id, key)
-if not string.find(tied[key], 'l', 1, true) then return end
-local locks = locks_of(redis.call('HGET', key, 'locks'))
-write_locks(key, {})
-for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
-end
---@include/limit/limit.lua:414
-local function leave_limit(id, key, status)
-local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
-if not name then return end
-arrivals[name] = nil
-stop_counting(name, id, key)
-if follower then
-redis.call('HDEL', key, 'followed_by')
-if status == 'finished' and pass_slot_on(name, id, follower) then return end
-end
---@include/limit/limit.lua:424
-local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
-if stood then settle_key(name) end
 end
 --@include/job/park.lua:52
 local function unpark(id, key, queue)
@@ -672,7 +728,7 @@ redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_qu
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(1, nil, nil, nil, '_callbacks', 1)
+rare(28, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
 on_arrive(id, key, '_callbacks')
 ring('_callbacks', 1)
@@ -704,18 +760,7 @@ end
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
---@include/deps/kin.lua:22
-local function is_parent(id, key)
-return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
-end
---@include/deps/kin.lua:28
-local function pin_while_read(id, key, expiry)
-if not is_parent(id, key) then return false end
-redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
-redis.call('HSET', key, 'pin', expiry)
-return true
-end
---@include/deps/kin.lua:112
+--@include/deps/kin.lua:113
 local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
@@ -832,9 +877,9 @@ redis.call('ZADD', key, (left or 0) + waiting, id)
 redis.call('ZREM', key, '>' .. id)
 end
 --@
-made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike }
+groups_made[3] = { locks_key, unique_key, rate_of, used_ahead, rate_room, has_turns, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike }
 end
-return made_1[nth - 6](...)
+return groups_made[3][nth - 33](...)
 end
 end
 --@include/lib/tell.lua:5
@@ -863,13 +908,13 @@ if (status == 'blocked' or status ~= 'queued' and not is_elsewhere(status)) and 
 local set = set_of(status, queue or '')
 redis.call('ZSCORE', set, id)
 if ((queue or '') == 'scheduler') and not is_elsewhere(status) and not redis.call('ZSCORE', set, id) then
-rare(55, queue, id)
+rare(56, queue, id)
 end
 if hooks then hooked[key] = true end
 if ties then tied[key] = ties end
 end_job(id, key, queue or '', priority, 'expired', 86400, set, 'ended_at', now_iso, 'reason', 'expired')
-rare(1, seq, nil, nil, queue or '', priority)
-if waits_in then rare(37, id, key, queue) end
+rare(28, seq, nil, nil, queue or '', priority)
+if waits_in then rare(40, id, key, queue) end
 emit('expired', id, queue or '', log_tag, 'reason', 'waited longer than its ttl')
 ended = ended + 1
 end

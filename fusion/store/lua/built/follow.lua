@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -69,26 +69,29 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/job/count.lua:10
+--@include/job/ties.lua:5
+local tied
+tied = {}
+--@include/job/count.lua:11
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:40
+--@include/job/count.lua:41
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(2, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(18, other, what, class, 1) end
+if other then rare(2, other, what, class, 1) end
 end
---@include/job/count.lua:51
+--@include/job/count.lua:52
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(18, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(19)
+rare(2, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(3)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -159,13 +162,13 @@ local function ring(queue, class, known)
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
-local matching = any and rare(5, queue)
+local matching = any and rare(37, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(7, wildcard, class) end
+if not stopped then rare(39, wildcard, class) end
 end
 end
 if class and class < 2 then return end
@@ -176,27 +179,24 @@ if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1')
 end
 --@include/job/schedule.lua:18
 local soonest
---@include/job/ties.lua:4
-local tied
-tied = {}
---@include/limit/limit.lua:23
-local unsettled
---@include/limit/limit.lua:28
+--@include/limit/limit.lua:31
 local unrung
---@include/limit/limit.lua:447
+local unsettled
+--@include/limit/limit.lua:504
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(41, id, key, queue, named) end
+if tied[key] then return rare(20, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 52, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 70, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 61, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 51, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 30, id, key, status) end
+if tied[key] == 'k' then return end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 64, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 72, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 63, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 29, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -216,32 +216,33 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(60, id, key, expiry)
+local others = tied[key] ~= 'k' and tied[key]
+local pinned = others and rare(32, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(17, key))
-if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+tally(what, queue, class, tied[key] and rare(1, key))
+if seconds >= 0 and not (others and string.find(others, 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:37
+--@include/job/end_job.lua:38
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(56, id, key, queue, status) end
+if hooked[key] then rare(60, id, key, queue, status) end
 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/claim.lua:22
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, 'started') end
+if tied[key] ~= 'k' and string.find(tied[key], 'u', 1, true) then pcall(rare, 64, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:101
@@ -252,7 +253,7 @@ if found[1] then
 return { found = found, at = 0, step = 1, whole = false, id = nil, class = class, score = nil }
 end
 end
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(90, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(92, queue)
 --@include/job/claim.lua:110
 local last = count == 1 and '0' or count == 2 and '1' or count - 1
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
@@ -262,12 +263,12 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not in_fifo(queue) then error(found) end
-more = rare(90, queue)
+more = rare(92, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(89, queue)
+more = rare(91, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1])
@@ -300,10 +301,10 @@ local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
 if size ~= 6 and type(size) ~= 'number' then
-rare(77, id, queue, nil, 'the queue names what is no job')
+rare(79, id, queue, nil, 'the queue names what is no job')
 return false
 end
-local fresh, job = false, nil
+local fresh, job, name = false, nil, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
 --@include/job/claim.lua:253
 if size == 6 then
@@ -317,13 +318,18 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(94, key)
+job = rare(96, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
+--@include/job/claim.lua:269
+if ties == 'k' and size == (job.max_concurrent and 9 or 8) then
+name, created_at = job.concurrency_key, job.created_at
+fresh = name and status and origin and created_at and func and data and true
+end
 end
 if not (fresh or seq) and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(77, id, queue, nil, 'the queue names a job of stock RQ')
+rare(79, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -333,29 +339,30 @@ return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(77, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
+rare(79, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-rare(95, id, key, queue, set, job)
+rare(97, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:289
+--@include/job/claim.lua:294
 local placed = (not head.score or head.score % 1 ~= 0) and (fresh or tonumber(seq))
 local own = placed and origin == queue
 if fresh and not own then seq = redis.call('HGET', key, 'seq') end
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(92, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(94, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
-local keyed, name = ties and string.find(ties, 'k', 1, true), nil
+local others = ties ~= 'k' and ties
+local keyed = ties and (not others or string.find(others, 'k', 1, true))
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 43, id, key, queue, set and head.score or rare(91, queue, head), log_tag, ahead)
-if not ok then return rare(93, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 21, id, key, queue, head.score, log_tag, ahead, name)
+if not ok then return rare(95, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -381,44 +388,52 @@ redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name'
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
 if not own then
 local was = redis.call('HGET', key, 'priority')
-redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
-rare(4, seq, origin, was, queue, head.class)
+redis.call('HSET', key, 'seq', rare(34), 'priority', head.class, 'origin', queue)
+rare(36, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(53, key)
-if seq and origin then rare(87, key, origin, queue) end
-if not seq and rare(86, key, data) then job.serializer = 'pickle' end
+rare(57, key)
+if seq and origin then rare(89, key, origin, queue) end
+if not seq and rare(88, key, data) then job.serializer = 'pickle' end
 if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(84, id, key, queue) end
+if set then rare(86, id, key, queue) end
 if set or not placed then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
-if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
-if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:345
+local follows = behind and exec .. ' ' .. behind.exec
+if follows then redis.call('HSET', key, 'follows', follows) end
+if name and not (behind or others and string.find(others, 'm', 1, true)) then
+chains[#chains + 1] = { name = name, id = id, exec = exec }
+end
+--@include/job/claim.lua:354
 local more
-if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(85, key) end
---@include/job/claim.lua:349
+if others and string.find(others, '[bgmr]') or ahead and keyed then
+if string.find(ties, 'g', 1, true) then rare(87, key) end
+--@include/job/claim.lua:358
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
+if fresh then
+more = { [7 + 1] = name, [7 + 2] = follows }
+else
 more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 end
---@include/job/claim.lua:353
+end
+--@include/job/claim.lua:366
 local at = #reply + 4
-reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
-if fresh then
+reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = ties and 7 or 6, queue, id, exec
+if fresh and not more then
 reply[at + 1], reply[at + 2], reply[at + 3] = data, func, created_at
+if ties then reply[at + 4] = ties end
 return true
 end
-local names, last = { "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties" }, 29
+local names, last = { "data", "func", "created_at", "ties", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs" }, 29
 while not (more or job[names[last]]) do last = last - 1 end
 for i = 1, last do reply[at + i] = job[names[i]] or false end
 if more then
 local n = 7 + (ahead and 2 or 0)
 while n > 0 and not more[n] do n = n - 1 end
-for i = 1, n do reply[at + last + i] = more[i] end
+for i = 1, n do reply[at + last + i] = more[i] or false end
 last = last + n
 end
 reply[at - 3] = last + 3
@@ -426,10 +441,419 @@ return true
 end
 --@include/gates/turn_gates.lua:5
 local gates = {}
+local opens
 --@
 rare = function(nth, ...)
-if nth <= 14 then
-if not made_0 then
+if not groups_made then groups_made = {} end
+if nth <= 32 then
+if not groups_made[1] then
+--@include/job/ties.lua:9
+local key_alone = {}
+--@include/job/count.lua:16
+local counted = {}
+--@include/limit/limit.lua:19
+local steps_left = 80
+--@include/limit/limit.lua:24
+local arrivals = {}
+local bounds = {}
+local in_use = {}
+--@include/job/count.lua:17
+local function counters_of_key(key, known)
+local name = known or key_alone[key] or redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:25
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. (class and class ~= '1' and string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) or '1')
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:33
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/limit/limit.lua:36
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:45
+local function bounds_of(name)
+local known = bounds[name]
+if known then return known end
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then
+known = { limit = 0, opens = opens < math.huge and opens }
+else
+known = { limit = tonumber(pinned) or tonumber(max), tat = tat }
+if rate or own_rate then known.interval, known.burst = rare(49, rate or own_rate) end
+known.limit = known.limit or known.interval and math.huge or 1
+end
+bounds[name] = known
+return known
+end
+--@include/limit/limit.lua:64
+local function limit_of(name)
+local known = bounds_of(name)
+local limit, interval, burst, tat = known.limit, known.interval, known.burst, known.tat
+if not interval then return limit, known.opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rare(51, tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:74
+return upto, room < burst and math.floor((now + rare(50, tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:79
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(40, ms) end
+end
+--@include/limit/limit.lua:88
+local function place_in_key(key, queue, score, arrives)
+if not rare(53, queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = rare(34)
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return rare(33, queue, priority, place)
+end
+--@include/limit/limit.lua:101
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:111
+local function admit(name, id, score, behind)
+local key, took = (P .. 'job:' .. id), 0
+local status, queue, log_tag, set, place = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in',
+'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', rare(47, name), 0, 0)[1] == id then
+took = redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+return took
+end
+local at = score
+if place then
+local priority, seq = unpack(redis.call('HMGET', key, 'priority', 'seq'))
+if tonumber(seq) then at = rare(33, queue, priority, seq) end
+end
+rare(35, queue, at, id)
+if not behind then took = redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return took end
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+return took
+end
+--@include/limit/limit.lua:140
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:150
+local function settle_now(name, times)
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+local count, steps, admitted = redis.call('ZCARD', held), math.max(2 * times, steps_left), 0
+while steps > 0 do
+if count < limit then
+local free = math.min(math.ceil(limit - count), steps)
+local best = redis.call('ZRANGE', waiting, '0', free == 1 and '0' or free - 1, 'REV', 'WITHSCORES')
+if not best[1] then return end
+for i = 1, #best, 2 do
+local ok, took = pcall(admit, name, best[i], best[i + 1])
+if not ok then return look_at_limit(name, now_ms + 30000) end
+count, admitted, steps, steps_left = count + took, admitted + took, steps - 1, steps_left - 1
+end
+if #best < 2 * free then return end
+else
+if count == admitted then return end
+local worst = redis.call('ZRANGE', held, '0', '0', 'WITHSCORES')
+if not worst[1] or worst[2] == 'inf' then return end
+if count == limit then
+local best = redis.call('ZRANGE', waiting, '0', '0', 'REV', 'WITHSCORES')
+if not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+count, steps, steps_left = count - 1, steps - 1, steps_left - 1
+end
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:183
+local function settle_key(name)
+arrivals[name], in_use[name] = nil, nil
+if unrung then
+unsettled = unsettled or {}
+unsettled[name] = (unsettled[name] or 0) + 1
+else
+settle_now(name, 1)
+end
+end
+--@include/limit/limit.lua:194
+local function settle_all()
+local names = unsettled
+unsettled = nil
+for name, times in pairs(names) do pcall(settle_now, name, times) end
+end
+--@include/limit/limit.lua:212
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+bounds[name] = nil
+return true
+end
+--@include/limit/limit.lua:225
+local function in_use_of(name)
+local count = in_use[name] or redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf')
+in_use[name] = count
+return count
+end
+--@include/limit/limit.lua:233
+local function may_start(name)
+local known = bounds_of(name)
+local interval, burst, tat = known.interval, known.burst, known.tat
+if in_use_of(name) >= known.limit then return false end
+if not interval then return true end
+local now = now_s * 1000000 + now_us
+if rare(51, tat, now, interval, burst) < 1 then return false end
+redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rare(52, tat, now, interval, burst, 1)))
+bounds[name] = nil
+settle_key(name)
+return true
+end
+--@include/limit/limit.lua:248
+local function look_once(name, max, rate)
+local known = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if known.interval or known.opens or known.limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = known.limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:259
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:276
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+arrivals[name] = named or nil
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:326
+local function take_slot(id, key, queue, score, log_tag, ahead, name)
+local duration
+if not name then name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration')) end
+if not name then return true end
+local held, known, count = (P .. 'limits:held:' .. name), bounds_of(name), in_use_of(name)
+if ahead and (duration or known.interval or count + 1 > known.limit / 2) then return nil end
+--@include/limit/limit.lua:333
+if not known.interval and count < known.limit and redis.call('ZADD', held, 'XX', 'CH', '+inf', id) == 1 then
+in_use[name] = count + 1
+else
+local has = redis.call('ZSCORE', held, id)
+if not has then
+redis.call('ZADD', P .. 'limits', now_ms, name)
+has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0
+end
+if not (has and may_start(name)) then
+score = score or redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
+redis.call('ZREM', held, id)
+settle_key(name)
+return false
+end
+redis.call('ZADD', held, '+inf', id)
+in_use[name] = nil
+end
+if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
+return true, not duration and name
+end
+--@include/limit/limit.lua:356
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:383
+local function keep_for_worker(id, key, score)
+local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
+if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id .. ' held')
+look_at_limit(name .. ' ' .. id .. ' held', now_ms + 30000)
+redis.call('HDEL', key, 'wanted')
+settle_key(name)
+return true
+end
+--@include/limit/limit.lua:396
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:411
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:417
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:431
+local function settle_lock(name)
+local first = redis.call('ZRANGE', rare(47, name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:440
+local function free_lock(name, id)
+redis.call('ZREM', rare(47, name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:462
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:470
+local function leave_limit(id, key, status)
+local name, follower = key_alone[key], nil
+if not name then name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by')) end
+if not name then return end
+arrivals[name] = nil
+stop_counting(name, id, key)
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:481
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/deps/kin.lua:23
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:29
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@
+groups_made[1] = { counters_of_key, note_more, write_more, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_now, settle_key, settle_all, name_limit, in_use_of, may_start, look_once, arrive_like_others, arrive_at_limit, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, is_parent, pin_while_read }
+end
+return groups_made[1][nth](...)
+end
+if nth <= 46 then
+if not groups_made[2] then
 --@include/lib/ring.lua:11
 local woken
 --@include/job/schedule.lua:17
@@ -447,7 +871,7 @@ fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
 redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/job/count.lua:67
+--@include/job/count.lua:68
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -517,24 +941,24 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:455
+--@include/limit/limit.lua:512
 local function on_leave(id, key, queue, how)
 if tied[key] then
-pcall(rare, 52, id, key, how)
-pcall(rare, 51, id, key)
+pcall(rare, 30, id, key, how)
+pcall(rare, 29, id, key)
 end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
---@include/job/end_job.lua:56
+--@include/job/end_job.lua:57
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 76, id, key)
+pcall(rare, 78, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
---@include/job/end_job.lua:81
+--@include/job/end_job.lua:82
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -544,48 +968,18 @@ forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@
-made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, on_leave, forget_expiry, fail_job, discard }
+groups_made[2] = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, on_leave, forget_expiry, fail_job, discard }
 end
-return made_0[nth](...)
+return groups_made[2][nth - 32](...)
 end
-if nth <= 106 then
-if not made_1 then
---@include/job/count.lua:15
-local counted = {}
+if nth <= 108 then
+if not groups_made[3] then
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:19
-local steps_left = 80
---@include/limit/limit.lua:27
-local arrivals = {}
---@include/gates/turn_gates.lua:6
-local opens
 --@include/lib/keys.lua:62
 local function locks_key(name) return P .. 'limits:locks:' .. name end
 --@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/job/count.lua:16
-local function counters_of_key(key, known)
-local name = known or redis.call('HGET', key, 'concurrency_key')
-if not name then return nil end
-if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
-counted[name] = true
-return (P .. 'limit:' .. name)
-end
---@include/job/count.lua:24
-local function note_more(hash, what, class, n)
-local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
-counts = counts or {}
-counts[hash] = counts[hash] or {}
-counts[hash][field] = (counts[hash][field] or 0) + n
-end
---@include/job/count.lua:32
-local function write_more()
-for hash, fields in pairs(counts) do
-for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
-end
-counts = nil
-end
 --@include/lib/rate.lua:9
 local function rate_of(text)
 local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
@@ -620,7 +1014,7 @@ if fifos[queue] == false then fifos[queue] = nil end
 local ready, turns = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or rare(1, queue, class, seq)
+turns.clock = tonumber(best) or rare(33, queue, class, seq)
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -652,316 +1046,6 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/limit/limit.lua:32
-local function closed_until(paused, held_back)
-local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
-if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
-return until_ms > now_ms and until_ms or nil
-end
---@include/limit/limit.lua:40
-local function bounds_of(name)
-local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
-'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
-local opens = (paused or held_back) and closed_until(paused, held_back)
-if opens then return 0, nil, nil, nil, opens < math.huge and opens end
-local interval, burst = rate_of(rate or own_rate)
-return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
-end
---@include/limit/limit.lua:51
-local function limit_of(name)
-local limit, interval, burst, tat, opens = bounds_of(name)
-if not interval then return limit, opens end
-local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
-local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
-local room = rate_room(tat, now, interval, burst)
-local upto = redis.call('ZCARD', held) - idle + room
-if upto >= limit then return limit end
---@include/limit/limit.lua:60
-return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
-/ 1000) + 1 or nil
-end
---@include/limit/limit.lua:65
-local function look_at_limit(member, ms)
-redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
-soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8, ms) end
-end
---@include/limit/limit.lua:74
-local function place_in_key(key, queue, score, arrives)
-if not has_turns(queue) then return score end
-local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
-if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
-local turn, place = string.match(known or '', '^(%S+) (%S+)$')
-if turn ~= seq then
-place = rare(2)
-redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
-end
-return rare(1, queue, priority, place)
-end
---@include/limit/limit.lua:87
-local function put_in_line(name, id, key, queue, score, log_tag)
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
-redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
-redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
-end
---@include/limit/limit.lua:97
-local function admit(name, id, score, behind)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
-'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then
-if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
-end
-return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-end
-rare(3, queue, place and tonumber(seq) and rare(1, queue, priority, seq) or score, id)
-if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
-redis.call('HSET', key, 'status', 'queued')
-redis.call('HDEL', key, 'waits_in')
-redis.call('ZREM', P .. 'blocked:' .. queue, id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-emit('queued', id, queue, log_tag, 'reason', 'admitted')
-if behind then return end
-if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
-end
---@include/limit/limit.lua:119
-local function step_back(name, id, score)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
-local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
-if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
-if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-end
---@include/limit/limit.lua:128
-local function settle_key(name)
-arrivals[name] = nil
-if unsettled then
-unsettled[name] = true
-return
-end
-local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
-local limit, due = limit_of(name)
-if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
-for _ = 1, math.max(2, steps_left) do
-local count = redis.call('ZCARD', held)
-local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
-if worst and (not worst[1] or worst[2] == 'inf') then return end
-local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
-if count < limit then
-if not best[1] then return end
-if not pcall(admit, name, best[1], best[2]) then
-return look_at_limit(name, now_ms + 30000)
-end
-else
-if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
-step_back(name, worst[1], worst[2])
-if due then look_at_limit(name, due) end
-due = nil
-end
-steps_left = steps_left - 1
-end
-look_at_limit(name, now_ms)
-end
---@include/limit/limit.lua:169
-local function name_limit(name, max, rate, named)
-redis.call('ZADD', P .. 'limits', now_ms, name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-local news = {}
-if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
-if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
-if not news[1] then return false end
-redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
-return true
-end
---@include/limit/limit.lua:182
-local function may_start(name)
-local limit, interval, burst, tat = bounds_of(name)
-if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
-if not interval then return true end
-local now = now_s * 1000000 + now_us
-if rate_room(tat, now, interval, burst) < 1 then return false end
-redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_spend(tat, now, interval, burst, 1)))
-settle_key(name)
-return true
-end
---@include/limit/limit.lua:195
-local function look_once(name, max, rate)
-local limit, interval, _, _, opens = bounds_of(name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
-local held = (P .. 'limits:held:' .. name)
-local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
-return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
-waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
-end
---@include/limit/limit.lua:206
-local function arrive_like_others(name, id, key, queue, score, log_tag, known)
-score = tonumber(score)
-if known.held < known.limit and not known.waiting then
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
-known.held, known.worst = known.held + 1, math.min(known.worst, score)
-return false
-end
-put_in_line(name, id, key, queue, score, log_tag)
-known.waiting = true
-if score <= known.worst then return true end
-settle_key(name)
-return redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:223
-local function arrive_at_limit(id, key, queue, named)
-local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
-'log_tag'))
-if not name then return end
-local known = named and arrivals[name]
-if known == true then
-known = look_once(name, max, rate)
-arrivals[name] = known
-elseif known and (known.max ~= max or known.rate ~= rate) then
-known = nil
-end
-if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-if not score then return end
-return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
-end
-local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
-if not score then
-if changed then settle_key(name) end
-return
-end
-score = place_in_key(key, queue, score, true)
-if not named and redis.call('ZSCORE', held, id) then
-redis.call('ZADD', held, score, id)
-changed = true
-elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
-redis.call('ZADD', held, score, id)
-elseif string.find(tied[key], 'd') then
-way = 'discard'
-else
-put_in_line(name, id, key, queue, score, log_tag)
-changed = true
-end
-if string.find(tied[key], 'd') then
-tied[key] = string.gsub(tied[key], 'd', '')
-redis.call('HSET', key, 'ties', tied[key])
-end
-if changed then settle_key(name) end
-arrivals[name] = named or nil
-return way or redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:269
-local function has_spare_slots(name)
-local limit, interval = bounds_of(name)
-if interval then return false end
-return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
-end
---@include/limit/limit.lua:278
-local function take_slot(id, key, queue, score, log_tag, ahead)
-local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
-if not name then return true end
-local held = (P .. 'limits:held:' .. name)
-local has = redis.call('ZSCORE', held, id)
-if ahead and (duration or not has_spare_slots(name)) then return nil end
-if not has then
-redis.call('ZADD', P .. 'limits', now_ms, name)
-has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0
-end
-if has and (ahead or may_start(name)) then
-redis.call('ZADD', held, '+inf', id)
-if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
-return true, not duration and name
-end
-put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
-redis.call('ZREM', held, id)
-settle_key(name)
-return false
-end
---@include/limit/limit.lua:300
-local function stop_counting(name, id, key)
-if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
-end
---@include/limit/limit.lua:327
-local function keep_for_worker(id, key, score)
-local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
-if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
-redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id .. ' held')
-look_at_limit(name .. ' ' .. id .. ' held', now_ms + 30000)
-redis.call('HDEL', key, 'wanted')
-settle_key(name)
-return true
-end
---@include/limit/limit.lua:340
-local function pass_slot_on(name, id, follower)
-local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
-local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
-if status ~= 'started' or now ~= exec then return false end
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-return true
-end
---@include/limit/limit.lua:355
-local function locks_of(text)
-local found = {}
-for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
-return found
-end
---@include/limit/limit.lua:361
-local function write_locks(key, locks)
-local ties, has = tied[key] or '', locks[1] and 'l' or ''
-tied[key] = string.gsub(ties, 'l', '') .. has
-if locks[1] then
-redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
-elseif tied[key] ~= '' then
-redis.call('HSET', key, 'ties', tied[key])
-redis.call('HDEL', key, 'locks')
-else
-tied[key] = nil
-redis.call('HDEL', key, 'ties', 'locks')
-end
-end
---@include/limit/limit.lua:375
-local function settle_lock(name)
-local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
-if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
-end
-settle_key(name)
-end
---@include/limit/limit.lua:384
-local function free_lock(name, id)
-redis.call('ZREM', locks_key(name), id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-settle_lock(name)
-end
---@include/limit/limit.lua:406
-local function free_locks(id, key)
-if not string.find(tied[key], 'l', 1, true) then return end
-local locks = locks_of(redis.call('HGET', key, 'locks'))
-write_locks(key, {})
-for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
-end
---@include/limit/limit.lua:414
-local function leave_limit(id, key, status)
-local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
-if not name then return end
-arrivals[name] = nil
-stop_counting(name, id, key)
-if follower then
-redis.call('HDEL', key, 'followed_by')
-if status == 'finished' and pass_slot_on(name, id, follower) then return end
-end
---@include/limit/limit.lua:424
-local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
-if stood then settle_key(name) end
-end
 --@include/job/callbacks.lua:12
 local function mark_hooks(key)
 local urls = redis.call('HMGET', key, 'success_task_handler', 'failed_task_handler', 'callback_url')
@@ -977,7 +1061,7 @@ end
 --@include/job/callbacks.lua:34
 local function accept_delivery(message)
 if is_full() then return end
-local seq = rare(2)
+local seq = rare(34)
 local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
 local key = (P .. 'job:' .. id)
 local said = cjson.encode(message)
@@ -985,12 +1069,12 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(1, '_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(33, '_callbacks', 1, seq), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(4, nil, nil, nil, '_callbacks', 1)
+rare(36, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
 on_arrive(id, key, '_callbacks')
 ring('_callbacks', 1)
@@ -1022,18 +1106,7 @@ end
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
---@include/deps/kin.lua:22
-local function is_parent(id, key)
-return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
-end
---@include/deps/kin.lua:28
-local function pin_while_read(id, key, expiry)
-if not is_parent(id, key) then return false end
-redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
-redis.call('HSET', key, 'pin', expiry)
-return true
-end
---@include/deps/kin.lua:112
+--@include/deps/kin.lua:113
 local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
@@ -1219,7 +1292,7 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/job/end_job.lua:65
+--@include/job/end_job.lua:66
 local function fail_corrupt(id, queue, leave, what, known)
 local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
 local kind = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.call('TYPE', (P .. 'job:' .. id)).ok
@@ -1228,9 +1301,9 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(13, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(45, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
-if not marked and not (known and kind == 'none') then rare(4, nil, nil, nil, queue, class) end
+if not marked and not (known and kind == 'none') then rare(36, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
 end
 --@include/job/inbox.lua:17
@@ -1264,9 +1337,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-rare(6, (P .. 'wake:' .. set), paused, closed)
+rare(38, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then rare(6, (P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(38, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/job/park.lua:32
 local function park(id, key, queue, set, score, until_ms, why, ...)
@@ -1276,8 +1349,8 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', set, ...)
 redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
-or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(11, id, key, queue) end
+or tied[key] and rare(23, id, key, rare(8, key, queue, score))
+if not keeps then rare(43, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1331,15 +1404,15 @@ if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] 
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
-local seq = turn_of(queue, 1, rare(2), '')
-redis.call('ZADD', ready, rare(1, queue, 1, seq), id)
+local seq = turn_of(queue, 1, rare(34), '')
+redis.call('ZADD', ready, rare(33, queue, 1, seq), id)
 if not known then note_pickle(key, data) end
 if known and origin then keep_origin(key, origin, queue) end
 redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
-rare(4, known, origin, class, queue, class)
+rare(36, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(14, id, key, queue, nil, true) end
+if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(46, id, key, queue, nil, true) end
 end
 --@include/job/claim.lua:70
 local function take_over(queue)
@@ -1390,14 +1463,14 @@ return true
 end
 --@include/job/claim.lua:197
 local function put_off_broken(id, key, queue, set, log_tag, why)
-rare(10, id, now_ms + 30000)
+rare(42, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
 emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
 --@include/job/claim.lua:207
 local function read_by_name(key)
-local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "ties", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
@@ -1407,7 +1480,7 @@ if job.hooks then hooked[key] = true end
 local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', job.seq or '')
-rare(4, job.seq, job.origin, class, queue, class)
+rare(36, job.seq, job.origin, class, queue, class)
 if set then unpark(id, key, queue) end
 emit('expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
 end
@@ -1511,9 +1584,9 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, set_aside, put_off_broken, read_by_name, end_expired, add_to, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+groups_made[3] = { locks_key, unique_key, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, set_aside, put_off_broken, read_by_name, end_expired, add_to, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
-return made_1[nth - 14](...)
+return groups_made[3][nth - 46](...)
 end
 end
 --@follow.lua:16
@@ -1525,10 +1598,10 @@ reply[1], reply[2] = 'ok', tonumber(string.sub(memory, #first + 1, #first + 1)) 
 local i = 0
 for id in string.gmatch(memory, '\n(%S+)') do
 i = i + 1
-local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties",
+local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "func", "created_at", "ties", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs",
 "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals")
 if job[1] == 'started' and job[2] == exec then
-rare(96, reply, argv[5], id, exec, unpack(job, 3, 2 + 29 + 7))
+rare(98, reply, argv[5], id, exec, unpack(job, 3, 2 + 29 + 7))
 end
 end
 return reply
@@ -1547,16 +1620,16 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:47
 if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. argv[5])) > 0
-or rare(103, { [0] = argv[5] }, 1)[1] then
+or rare(105, { [0] = argv[5] }, 1)[1] then
 return { 'closed', 0 }
 end
-unrung, unsettled = {}, {}
+unrung = {}
 local n, out, more = tonumber(argv[8]), {}, 1
 reply[1], reply[2] = 'ok', 0
 local head = look(argv[5], n, nil)
 advance(head)
 while #given < n and head.id do
-if not is_alike(head) or gates[0] and not rare(104, 0, false) then
+if not is_alike(head) or gates[0] and not rare(106, 0, false) then
 more = 0
 break
 end
@@ -1567,7 +1640,7 @@ break
 end
 out[#out + 1] = head.id
 if job then
-if gates[0] then rare(105, 0) end
+if gates[0] then rare(107, 0) end
 given[#given + 1] = head.id
 end
 advance(head)
@@ -1579,12 +1652,12 @@ if unexpected[1] then command('ZREM', P .. 'expiring', unpack(unexpected)) end
 if out[1] then command('ZREM', (fifos[argv[5]] ~= false and in_fifo(argv[5]) and (P .. 'fifo:' .. argv[5]) or (P .. 'queue:' .. argv[5])), unpack(out)) end
 if given[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, argv[5]) end
 if gates[0] then
-if rare(106, 0, argv[5], head.id and head, nil, #given) then ring(argv[5], head.class) end
+if rare(108, 0, argv[5], head.id and head, nil, #given) then ring(argv[5], head.class) end
 end
-local rung, names = unrung, unsettled
-unrung, unsettled = nil, nil
+local rung = unrung
+unrung = nil
 for queue in pairs(rung) do ring(queue) end
-for name in pairs(names) do pcall(rare, 36, name) end
+if unsettled then rare(14) end
 command('HSET', KEYS[1], 'follow', first .. more .. (given[1] and '\n' .. table.concat(given, '\n') or ''))
 give_back_numbers()
 write_tallies()

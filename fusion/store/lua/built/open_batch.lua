@@ -2,7 +2,7 @@
 -- ARGV: batch nonce parent by open_ms keep_ms n_pairs
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -41,8 +41,9 @@ end
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 10 then
-if not made_0 then
+if not groups_made[1] then
 --@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:18
@@ -114,9 +115,9 @@ if own == batch and graph and redis.call('ZSCORE', P .. 'graphs', graph) then gi
 end
 end
 --@
-made_0 = { do_later, is_coming, give_up, refuses_more, set_due, open_member, enter_batch, has_come, is_opened, give_up_callbacks }
+groups_made[1] = { do_later, is_coming, give_up, refuses_more, set_due, open_member, enter_batch, has_come, is_opened, give_up_callbacks }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@open_batch.lua:10

@@ -1,7 +1,7 @@
 -- ARGV: reason operation n_jobs
 --@
 local argv = ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -105,8 +105,9 @@ local DONE = { ok = true, canceled = true, stopped = true, pending = true, delet
 local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = true }
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 10 then
-if not made_0 then
+if not groups_made[1] then
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
 --@include/failures/failures.lua:12
@@ -219,9 +220,9 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_0 = { is_counted_in, quarantine_failure, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+groups_made[1] = { is_counted_in, quarantine_failure, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@quarantine.lua:7

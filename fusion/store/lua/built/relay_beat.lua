@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local try_command, argv = redis.pcall, ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -42,8 +42,9 @@ return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .
 end
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 2 then
-if not made_0 then
+if not groups_made[1] then
 --@include/lib/layout.lua:7
 local function is_new()
 return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 'seq', P .. 'cron:due') == 0
@@ -59,9 +60,9 @@ end
 return version
 end
 --@
-made_0 = { is_new, begin_layout }
+groups_made[1] = { is_new, begin_layout }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@include/lib/life.lua:7

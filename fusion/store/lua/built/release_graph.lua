@@ -1,7 +1,7 @@
 -- ARGV: token queue first nonce
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -35,8 +35,9 @@ return wildcards[1]
 end
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 3 then
-if not made_0 then
+if not groups_made[1] then
 --@include/lib/ring.lua:11
 local woken
 --@include/lib/ring.lua:23
@@ -66,9 +67,9 @@ if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard 
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
 --@
-made_0 = { wildcards_of, push, wake }
+groups_made[1] = { wildcards_of, push, wake }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@include/lib/ring.lua:52

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -85,8 +85,9 @@ end
 end
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 4 then
-if not made_0 then
+if not groups_made[1] then
 --@include/job/schedule.lua:17
 local instants = {}
 local soonest
@@ -129,9 +130,9 @@ local function expect_expiry(id, expires_at)
 if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
 end
 --@
-made_0 = { ring_scheduler, score_at, schedule, expect_expiry }
+groups_made[1] = { ring_scheduler, score_at, schedule, expect_expiry }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@reschedule.lua:10

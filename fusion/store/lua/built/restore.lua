@@ -1,7 +1,7 @@
 -- KEYS: queues
 -- ARGV: nonce n_jobs
 --@
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -90,26 +90,29 @@ fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
 redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/job/count.lua:10
+--@include/job/ties.lua:5
+local tied
+tied = {}
+--@include/job/count.lua:11
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:40
+--@include/job/count.lua:41
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(12, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(2, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(12, other, what, class, 1) end
+if other then rare(2, other, what, class, 1) end
 end
---@include/job/count.lua:51
+--@include/job/count.lua:52
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(12, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(13)
+rare(2, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(3)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -175,13 +178,13 @@ local function ring(queue, class, known)
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
-local matching = any and rare(1, queue)
+local matching = any and rare(20, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(22, wildcard, class) end
 end
 end
 if class and class < 2 then return end
@@ -206,47 +209,320 @@ answers[i] = answer
 end
 return answers
 end
---@include/job/ties.lua:4
-local tied
-tied = {}
---@include/limit/limit.lua:447
+--@include/limit/limit.lua:504
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(34, id, key, queue, named) end
+if tied[key] then return rare(17, id, key, queue, named) end
 end
 --@include/job/again.lua:6
 local function refuses_again(id, record, queue, ties)
-local broken = ties and rare(8, redis.call('HGET', record, 'concurrency_key') or '', queue)
+local broken = ties and rare(27, redis.call('HGET', record, 'concurrency_key') or '', queue)
 if broken then error(broken, 0) end
 if ties and string.find(ties, 'p', 1, true) then
 local parents, batch, as = unpack(redis.call('HMGET', record, 'parents', 'batch', 'batch_as'))
-local around = batch and not as and rare(51, batch)
+local around = batch and not as and rare(52, batch)
 if around or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1 then
-local path = rare(52, id, rare(47, parents or '[]'), nil, nil, around)
-if path then return 'cycle ' .. rare(53, path) end
+local path = rare(53, id, rare(48, parents or '[]'), nil, nil, around)
+if path then return 'cycle ' .. rare(54, path) end
 end
 end
 if ties and string.find(ties, 'u', 1, true) then
 local name, upto = unpack(redis.call('HMGET', record, 'unique_key', 'unique_until'))
-local other = name and rare(42, name)
+local other = name and rare(45, name)
 if other and other ~= id then return 'duplicate ' .. other end
-if name then rare(43, name, id, upto) end
+if name then rare(46, name, id, upto) end
 end
 end
 --@include/job/again.lua:26
 local function waits_again(id, record, ties, asked)
 local parents = ties and string.find(ties, 'p', 1, true) and redis.call('HGET', record, 'parents')
-local waits = parents and rare(50, id, rare(47, parents), next_seq(), asked, true)
+local waits = parents and rare(51, id, rare(48, parents), next_seq(), asked, true)
 if parents and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then
 waits = redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), '*again')
 redis.call('HDEL', (P .. 'job:' .. id .. ':parents'), 'left', 'again')
-rare(35, 'a ' .. id)
+rare(38, 'a ' .. id)
 end
 return waits
 end
 --@
 rare = function(nth, ...)
-if nth <= 8 then
-if not made_0 then
+if not groups_made then groups_made = {} end
+if nth <= 19 then
+if not groups_made[1] then
+--@include/job/ties.lua:9
+local key_alone = {}
+--@include/job/count.lua:16
+local counted = {}
+--@include/limit/limit.lua:19
+local steps_left = 80
+--@include/limit/limit.lua:24
+local arrivals = {}
+local bounds = {}
+local in_use = {}
+--@include/limit/limit.lua:31
+local unrung
+local unsettled
+--@include/job/count.lua:17
+local function counters_of_key(key, known)
+local name = known or key_alone[key] or redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:25
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. (class and class ~= '1' and string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) or '1')
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:33
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/limit/limit.lua:36
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:45
+local function bounds_of(name)
+local known = bounds[name]
+if known then return known end
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then
+known = { limit = 0, opens = opens < math.huge and opens }
+else
+known = { limit = tonumber(pinned) or tonumber(max), tat = tat }
+if rate or own_rate then known.interval, known.burst = rare(34, rate or own_rate) end
+known.limit = known.limit or known.interval and math.huge or 1
+end
+bounds[name] = known
+return known
+end
+--@include/limit/limit.lua:64
+local function limit_of(name)
+local known = bounds_of(name)
+local limit, interval, burst, tat = known.limit, known.interval, known.burst, known.tat
+if not interval then return limit, known.opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rare(36, tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:74
+return upto, room < burst and math.floor((now + rare(35, tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:79
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(23, ms) end
+end
+--@include/limit/limit.lua:88
+local function place_in_key(key, queue, score, arrives)
+if not rare(37, queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
+end
+--@include/limit/limit.lua:101
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:111
+local function admit(name, id, score, behind)
+local key, took = (P .. 'job:' .. id), 0
+local status, queue, log_tag, set, place = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in',
+'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', rare(28, name), 0, 0)[1] == id then
+took = redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+return took
+end
+local at = score
+if place then
+local priority, seq = unpack(redis.call('HMGET', key, 'priority', 'seq'))
+if tonumber(seq) then at = (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) end
+end
+enter_line(queue, at, id)
+if not behind then took = redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return took end
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+return took
+end
+--@include/limit/limit.lua:140
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:150
+local function settle_now(name, times)
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+local count, steps, admitted = redis.call('ZCARD', held), math.max(2 * times, steps_left), 0
+while steps > 0 do
+if count < limit then
+local free = math.min(math.ceil(limit - count), steps)
+local best = redis.call('ZRANGE', waiting, '0', free == 1 and '0' or free - 1, 'REV', 'WITHSCORES')
+if not best[1] then return end
+for i = 1, #best, 2 do
+local ok, took = pcall(admit, name, best[i], best[i + 1])
+if not ok then return look_at_limit(name, now_ms + 30000) end
+count, admitted, steps, steps_left = count + took, admitted + took, steps - 1, steps_left - 1
+end
+if #best < 2 * free then return end
+else
+if count == admitted then return end
+local worst = redis.call('ZRANGE', held, '0', '0', 'WITHSCORES')
+if not worst[1] or worst[2] == 'inf' then return end
+if count == limit then
+local best = redis.call('ZRANGE', waiting, '0', '0', 'REV', 'WITHSCORES')
+if not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+count, steps, steps_left = count - 1, steps - 1, steps_left - 1
+end
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:183
+local function settle_key(name)
+arrivals[name], in_use[name] = nil, nil
+if unrung then
+unsettled = unsettled or {}
+unsettled[name] = (unsettled[name] or 0) + 1
+else
+settle_now(name, 1)
+end
+end
+--@include/limit/limit.lua:212
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+bounds[name] = nil
+return true
+end
+--@include/limit/limit.lua:248
+local function look_once(name, max, rate)
+local known = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if known.interval or known.opens or known.limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = known.limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:259
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:276
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+arrivals[name] = named or nil
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/deps/kin.lua:23
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:29
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@
+groups_made[1] = { counters_of_key, note_more, write_more, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_now, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, is_parent, pin_while_read }
+end
+return groups_made[1][nth](...)
+end
+if nth <= 27 then
+if not groups_made[2] then
 --@include/lib/ring.lua:11
 local woken
 --@include/job/schedule.lua:17
@@ -335,53 +611,22 @@ sound[name .. ' ' .. queue] = true
 return nil
 end
 --@
-made_0 = { wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_expiry, broken_limit }
+groups_made[2] = { wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_expiry, broken_limit }
 end
-return made_0[nth](...)
+return groups_made[2][nth - 19](...)
 end
-if nth <= 62 then
-if not made_1 then
---@include/job/count.lua:15
-local counted = {}
+if nth <= 63 then
+if not groups_made[3] then
 --@include/job/room.lua:8
 local gate_texts = {}
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:19
-local steps_left = 80
---@include/limit/limit.lua:23
-local unsettled
---@include/limit/limit.lua:27
-local arrivals = {}
-local unrung
 --@include/batch/batch.lua:91
 local joined = {}
 --@include/lib/keys.lua:62
 local function locks_key(name) return P .. 'limits:locks:' .. name end
 --@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/job/count.lua:16
-local function counters_of_key(key, known)
-local name = known or redis.call('HGET', key, 'concurrency_key')
-if not name then return nil end
-if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
-counted[name] = true
-return (P .. 'limit:' .. name)
-end
---@include/job/count.lua:24
-local function note_more(hash, what, class, n)
-local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
-counts = counts or {}
-counts[hash] = counts[hash] or {}
-counts[hash][field] = (counts[hash][field] or 0) + n
-end
---@include/job/count.lua:32
-local function write_more()
-for hash, fields in pairs(counts) do
-for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
-end
-counts = nil
-end
 --@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
@@ -424,198 +669,6 @@ end
 local function has_turns(queue)
 if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
 return fair[queue]
-end
---@include/limit/limit.lua:32
-local function closed_until(paused, held_back)
-local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
-if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
-return until_ms > now_ms and until_ms or nil
-end
---@include/limit/limit.lua:40
-local function bounds_of(name)
-local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
-'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
-local opens = (paused or held_back) and closed_until(paused, held_back)
-if opens then return 0, nil, nil, nil, opens < math.huge and opens end
-local interval, burst = rate_of(rate or own_rate)
-return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
-end
---@include/limit/limit.lua:51
-local function limit_of(name)
-local limit, interval, burst, tat, opens = bounds_of(name)
-if not interval then return limit, opens end
-local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
-local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
-local room = rate_room(tat, now, interval, burst)
-local upto = redis.call('ZCARD', held) - idle + room
-if upto >= limit then return limit end
---@include/limit/limit.lua:60
-return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
-/ 1000) + 1 or nil
-end
---@include/limit/limit.lua:65
-local function look_at_limit(member, ms)
-redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
-soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
-end
---@include/limit/limit.lua:74
-local function place_in_key(key, queue, score, arrives)
-if not has_turns(queue) then return score end
-local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
-if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
-local turn, place = string.match(known or '', '^(%S+) (%S+)$')
-if turn ~= seq then
-place = next_seq()
-redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
-end
-return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
-end
---@include/limit/limit.lua:87
-local function put_in_line(name, id, key, queue, score, log_tag)
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
-redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
-redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
-end
---@include/limit/limit.lua:97
-local function admit(name, id, score, behind)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
-'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then
-if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
-end
-return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-end
-enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
-if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
-redis.call('HSET', key, 'status', 'queued')
-redis.call('HDEL', key, 'waits_in')
-redis.call('ZREM', P .. 'blocked:' .. queue, id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-emit('queued', id, queue, log_tag, 'reason', 'admitted')
-if behind then return end
-if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
-end
---@include/limit/limit.lua:119
-local function step_back(name, id, score)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
-local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
-if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
-if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-end
---@include/limit/limit.lua:128
-local function settle_key(name)
-arrivals[name] = nil
-if unsettled then
-unsettled[name] = true
-return
-end
-local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
-local limit, due = limit_of(name)
-if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
-for _ = 1, math.max(2, steps_left) do
-local count = redis.call('ZCARD', held)
-local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
-if worst and (not worst[1] or worst[2] == 'inf') then return end
-local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
-if count < limit then
-if not best[1] then return end
-if not pcall(admit, name, best[1], best[2]) then
-return look_at_limit(name, now_ms + 30000)
-end
-else
-if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
-step_back(name, worst[1], worst[2])
-if due then look_at_limit(name, due) end
-due = nil
-end
-steps_left = steps_left - 1
-end
-look_at_limit(name, now_ms)
-end
---@include/limit/limit.lua:169
-local function name_limit(name, max, rate, named)
-redis.call('ZADD', P .. 'limits', now_ms, name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-local news = {}
-if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
-if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
-if not news[1] then return false end
-redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
-return true
-end
---@include/limit/limit.lua:195
-local function look_once(name, max, rate)
-local limit, interval, _, _, opens = bounds_of(name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
-local held = (P .. 'limits:held:' .. name)
-local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
-return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
-waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
-end
---@include/limit/limit.lua:206
-local function arrive_like_others(name, id, key, queue, score, log_tag, known)
-score = tonumber(score)
-if known.held < known.limit and not known.waiting then
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
-known.held, known.worst = known.held + 1, math.min(known.worst, score)
-return false
-end
-put_in_line(name, id, key, queue, score, log_tag)
-known.waiting = true
-if score <= known.worst then return true end
-settle_key(name)
-return redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:223
-local function arrive_at_limit(id, key, queue, named)
-local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
-'log_tag'))
-if not name then return end
-local known = named and arrivals[name]
-if known == true then
-known = look_once(name, max, rate)
-arrivals[name] = known
-elseif known and (known.max ~= max or known.rate ~= rate) then
-known = nil
-end
-if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-if not score then return end
-return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
-end
-local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
-if not score then
-if changed then settle_key(name) end
-return
-end
-score = place_in_key(key, queue, score, true)
-if not named and redis.call('ZSCORE', held, id) then
-redis.call('ZADD', held, score, id)
-changed = true
-elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
-redis.call('ZADD', held, score, id)
-elseif string.find(tied[key], 'd') then
-way = 'discard'
-else
-put_in_line(name, id, key, queue, score, log_tag)
-changed = true
-end
-if string.find(tied[key], 'd') then
-tied[key] = string.gsub(tied[key], 'd', '')
-redis.call('HSET', key, 'ties', tied[key])
-end
-if changed then settle_key(name) end
-arrivals[name] = named or nil
-return way or redis.call('HGET', key, 'status') == 'blocked'
 end
 --@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
@@ -690,21 +743,10 @@ end
 redis.call('ZADD', P .. 'uniques', now_ms, name)
 redis.call('SET', unique_key(name), id)
 end
---@include/deps/kin.lua:17
+--@include/deps/kin.lua:18
 local function parent_in(member)
 local sign, id = string.match(member, '^([?~]?)(.*)$')
 return sign, id
-end
---@include/deps/kin.lua:22
-local function is_parent(id, key)
-return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
-end
---@include/deps/kin.lua:28
-local function pin_while_read(id, key, expiry)
-if not is_parent(id, key) then return false end
-redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
-redis.call('HSET', key, 'pin', expiry)
-return true
 end
 --@include/deps/attach.lua:8
 local function parents_of(text)
@@ -749,7 +791,7 @@ if ended and not pin then
 local set = set_of(status, queue)
 local expiry = redis.call('ZSCORE', set, parent)
 if expiry then
-pin_while_read(parent, key, expiry)
+rare(19, parent, key, expiry)
 redis.call('ZADD', set, '+inf', parent)
 end
 redis.call('PERSIST', key)
@@ -926,17 +968,17 @@ redis.call('DEL', P .. 'trash:sizes')
 end
 end
 --@
-made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, waits_for, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
+groups_made[3] = { locks_key, unique_key, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, owner_of, take_key, parent_in, parents_of, waits_for, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
 end
-return made_1[nth - 8](...)
+return groups_made[3][nth - 27](...)
 end
 end
 --@restore.lua:17
 local function bring_back(id, key, ...)
-redis.call('RENAME', rare(60, id), key)
+redis.call('RENAME', rare(61, id), key)
 redis.call('HSET', key, 'requeue_nonce', ARGV[1], ...)
 redis.call('HDEL', key, 'trash_score', 'trash_failed', 'pin')
-rare(62, id, true)
+rare(63, id, true)
 end
 --@restore.lua:24
 local KEPT_FOR = { finished = RESULT_TTL, failed = FAILURE_TTL }
@@ -953,23 +995,23 @@ redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(score) - now_s +
 else
 redis.call('PERSIST', key)
 end
-if status == 'failed' then pcall(rare, 59, id, key, tonumber(failed_ms), true) end
+if status == 'failed' then pcall(rare, 60, id, key, tonumber(failed_ms), true) end
 emit('restored', id, queue, log_tag, 'reason', status)
 end
 --@restore.lua:44
 local function restore_deferred(id, key, queue, priority, ties, log_tag)
-local waits = waits_again(id, rare(60, id), ties)
+local waits = waits_again(id, rare(61, id), ties)
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
-local batch, as = unpack(redis.call('HMGET', rare(60, id), 'batch', 'batch_as'))
+local batch, as = unpack(redis.call('HMGET', rare(61, id), 'batch', 'batch_as'))
 bring_back(id, key, 'arrival', next_seq())
-if as then rare(41, batch, id, as) elseif not waits then rare(36, id) end
+if as then rare(44, batch, id, as) elseif not waits then rare(39, id) end
 emit('deferred', id, queue, log_tag, 'reason', 'restored')
 end
 --@restore.lua:53
 local function restore_waiting(id, key, queue, priority, seq, ties, due, expires, log_tag)
 local now = due and 'scheduled' or 'queued'
 if due then
-rare(6, id, due)
+rare(25, id, due)
 bring_back(id, key, 'status', now)
 emit('scheduled', id, queue, log_tag, 'reason', 'restored', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
 else
@@ -979,16 +1021,16 @@ bring_back(id, key, 'status', now, 'seq', seq)
 redis.call('HDEL', key, 'at_front', 'arrival')
 emit('queued', id, queue, log_tag, 'reason', 'restored')
 end
-if expires then rare(7, id, expires) end
+if expires then rare(26, id, expires) end
 end
 --@restore.lua:69
 local function restore(id)
-local key, kept = (P .. 'job:' .. id), rare(60, id)
+local key, kept = (P .. 'job:' .. id), rare(61, id)
 if redis.call('HGET', key, 'requeue_nonce') == ARGV[1] then return 'restored' end
 local status, origin, priority, seq, ties, log_tag, expires, score, failed_ms, ttl, failure_ttl, func =
 unpack(redis.call('HMGET', kept, 'status', 'origin', 'priority', 'seq', 'ties', 'log_tag', 'expires_at',
 'trash_score', 'trash_failed', 'result_ttl', 'failure_ttl', 'func'))
-if not status or not origin or not rare(61, id) then return 'missing' end
+if not status or not origin or not rare(62, id) then return 'missing' end
 if redis.call('EXISTS', key) == 1 then return 'taken' end
 if is_terminal(status) then
 if status == 'finished' then
@@ -1006,8 +1048,8 @@ if expires and tonumber(expires) <= now_ms then return 'expired' end
 local due = status == 'scheduled' and score and (math.floor(tonumber(score) * 1000 + 0.001))
 if due and due <= now_ms then due = nil end
 if status ~= 'deferred' and not due then
-local most = rare(16, origin)
-if most and rare(17, origin) >= most then return 'full' end
+local most = rare(32, origin)
+if most and rare(33, origin) >= most then return 'full' end
 end
 local why = refuses_again(id, kept, origin, ties)
 if why then return why end
@@ -1021,8 +1063,8 @@ redis.call('UNLINK', (P .. 'job:' .. id .. ':dependencies'))
 restore_waiting(id, key, origin, priority, seq, ties, due, expires, log_tag)
 end
 redis.call('PERSIST', key)
-tally('requeued', origin, priority, ties and rare(11, key))
-if ties and string.find(ties, 'b', 1, true) then rare(40, id, key) end
+tally('requeued', origin, priority, ties and rare(1, key))
+if ties and string.find(ties, 'b', 1, true) then rare(43, id, key) end
 if status ~= 'deferred' and not due and not on_arrive(id, key, origin) then ring(origin) end
 return 'restored'
 end

@@ -2,7 +2,7 @@
 -- ARGV: cursor limit
 --@
 local command = redis.call
-local rare, made_0
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -83,15 +83,16 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/job/ties.lua:4
+--@include/job/ties.lua:5
 local tied
 tied = {}
 --@include/lib/emit.lua:8
 local epoch, cap, number, reserved = nil, nil, 0, 0
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 4 then
-if not made_0 then
+if not groups_made[1] then
 --@include/lib/ring.lua:11
 local woken
 --@include/job/schedule.lua:17
@@ -140,9 +141,9 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { wildcards_of, push, wake, score_at }
+groups_made[1] = { wildcards_of, push, wake, score_at }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@include/job/park.lua:19

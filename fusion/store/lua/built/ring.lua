@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local argv = ARGV
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
@@ -76,7 +76,7 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/job/ties.lua:4
+--@include/job/ties.lua:5
 local tied
 tied = {}
 --@include/lib/emit.lua:8
@@ -85,8 +85,9 @@ local epoch, cap, number, reserved = nil, nil, 0, 0
 local parked = false
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 4 then
-if not made_0 then
+if not groups_made[1] then
 --@include/lib/ring.lua:11
 local woken
 --@include/job/schedule.lua:17
@@ -135,12 +136,12 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { wildcards_of, push, wake, score_at }
+groups_made[1] = { wildcards_of, push, wake, score_at }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 if nth <= 16 then
-if not made_1 then
+if not groups_made[2] then
 --@include/lib/rate.lua:9
 local function rate_of(text)
 local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
@@ -216,9 +217,9 @@ end
 end
 end
 --@
-made_1 = { rate_of, used_ahead, rate_room, ring_set, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, hand_on }
+groups_made[2] = { rate_of, used_ahead, rate_room, ring_set, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, hand_on }
 end
-return made_1[nth - 4](...)
+return groups_made[2][nth - 4](...)
 end
 end
 --@ring.lua:7

@@ -2,7 +2,7 @@
 -- ARGV: name incarnation lease_ms ttl n_pairs
 -- FLAGS: allow-oom
 --@
-local rare, made_0
+local rare, groups_made
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -41,8 +41,9 @@ end
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 2 then
-if not made_0 then
+if not groups_made[1] then
 --@include/lib/layout.lua:7
 local function is_new()
 return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 'seq', P .. 'cron:due') == 0
@@ -58,9 +59,9 @@ end
 return version
 end
 --@
-made_0 = { is_new, begin_layout }
+groups_made[1] = { is_new, begin_layout }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@include/lib/life.lua:7

@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local command, argv = redis.call, ARGV
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -85,8 +85,9 @@ if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1')
 end
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 3 then
-if not made_0 then
+if not groups_made[1] then
 --@include/lib/ring.lua:11
 local woken
 --@include/lib/ring.lua:23
@@ -116,12 +117,12 @@ if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard 
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
 --@
-made_0 = { wildcards_of, push, wake }
+groups_made[1] = { wildcards_of, push, wake }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 if nth <= 13 then
-if not made_1 then
+if not groups_made[2] then
 --@include/lib/rate.lua:9
 local function rate_of(text)
 local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
@@ -180,9 +181,9 @@ if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed 
 if redis.call('EXISTS', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
 end
 --@
-made_1 = { rate_of, used_ahead, rate_room, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen }
+groups_made[2] = { rate_of, used_ahead, rate_room, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen }
 end
-return made_1[nth - 3](...)
+return groups_made[2][nth - 3](...)
 end
 end
 --@set_gate.lua:10

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command, try_command, argv = redis.call, redis.pcall, ARGV
-local rare, made_0
+local rare, groups_made
 --@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
@@ -59,8 +59,9 @@ return wildcards[1]
 end
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 3 then
-if not made_0 then
+if not groups_made[1] then
 --@include/lib/ring.lua:11
 local woken
 --@include/lib/ring.lua:23
@@ -90,9 +91,9 @@ if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard 
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
 --@
-made_0 = { wildcards_of, push, wake }
+groups_made[1] = { wildcards_of, push, wake }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@include/lib/ring.lua:52

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command, try_command, argv = redis.call, redis.pcall, ARGV
-local rare, made_0, made_1
+local rare, groups_made
 --@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 --@include/lib/time.lua:2
@@ -40,7 +40,10 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 now_iso = string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/job/count.lua:10
+--@include/job/ties.lua:5
+local tied
+tied = {}
+--@include/job/count.lua:11
 local first_what, first_queue, first_class, first_count
 local counts
 --@include/lib/emit.lua:8
@@ -50,13 +53,9 @@ local expected = 1
 local wildcards
 --@include/job/schedule.lua:18
 local soonest
---@include/job/ties.lua:4
-local tied
-tied = {}
---@include/limit/limit.lua:23
-local unsettled
---@include/limit/limit.lua:28
+--@include/limit/limit.lua:31
 local unrung
+local unsettled
 --@include/job/park.lua:19
 local parked = false
 --@include/job/callbacks.lua:7
@@ -64,32 +63,34 @@ local hooked = {}
 --@include/job/end_job.lua:7
 local ended_before = 0
 local net_of, net
---@include/job/commit.lua:21
+--@include/job/commit.lua:22
 local nothing = {}
---@include/job/commit.lua:208
+--@include/job/commit.lua:222
 local left = { queue = nil }
 local freed = { queue = nil }
---@include/job/commit.lua:215
-local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
+--@include/job/commit.lua:230
+local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised, keyed)
 local key = (P .. 'job:' .. id)
 local queue, job
-if kind == 'finished' then
+if keyed then
+queue = rare(36, key, exec)
+elseif kind == 'finished' then
 queue = nil
---@include/job/commit.lua:202
-repeat
---@include/job/commit.lua:219
-local key, exec = key, exec
 --@include/job/commit.lua:203
+repeat
+--@include/job/commit.lua:236
+local key, exec = key, exec
+--@include/job/commit.lua:204
 if redis.call('HLEN', key) ~= 10 then queue = nil break end
 local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func')
 queue = found[1] == 'started' and found[2] == exec and found[4] and found[3]
 until true
---@include/job/commit.lua:220
+--@include/job/commit.lua:237
 end
 if not queue then
 --@include/job/settle.lua:8
 do
---@include/job/commit.lua:222
+--@include/job/commit.lua:239
 local key = key
 --@include/job/settle.lua:9
 local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
@@ -104,7 +105,7 @@ attempts = found[11], log_tag = found[12], worker_name = found[13], ['reason'] =
 expires_at = found[16], spared = found[19] }
 job = read
 end
---@include/job/commit.lua:223
+--@include/job/commit.lua:240
 if not job.status then return 'gone', false end
 if job.execution_id ~= exec then return 'stale', false end
 if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
@@ -114,7 +115,7 @@ local wip = kind ~= 'finished' and (P .. 'wip:' .. queue)
 local started
 --@include/lib/time.lua:35
 do
---@include/job/commit.lua:229
+--@include/job/commit.lua:246
 local back = age + elapsed
 --@include/lib/time.lua:36
 local micros = (now_us - back) % 1000000
@@ -144,11 +145,11 @@ started = string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:38
 end
---@include/job/commit.lua:230
+--@include/job/commit.lua:247
 local ended
 --@include/lib/time.lua:35
 do
---@include/job/commit.lua:230
+--@include/job/commit.lua:247
 local back = age + 0
 --@include/lib/time.lua:36
 local micros = (now_us - back) % 1000000
@@ -178,22 +179,22 @@ ended = string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:38
 end
---@include/job/commit.lua:231
+--@include/job/commit.lua:248
 freed[queue] = true
 if kind == 'limited' and tied[key] then
-pcall(rare, 70, key, now_ms + delay)
+pcall(rare, 16, key, now_ms + delay)
 elseif kind == 'limited' then
-pcall(rare, 122, queue, now_ms + delay)
+pcall(rare, 126, queue, now_ms + delay)
 end
---@include/job/commit.lua:238
+--@include/job/commit.lua:255
 if kind == 'repeat' and job.cancel then kind = 'finished' end
 if kind == 'finished' then
-local dropped = job and tonumber(job.result_ttl) == 0 and not rare(101, id, key)
+local dropped = job and tonumber(job.result_ttl) == 0 and not rare(105, id, key)
 local ttl = not job and 500 or tonumber(job.result_ttl) or RESULT_TTL
-if dropped then rare(37, more) end
+if dropped then rare(73, more) end
 --@include/job/end_job.lua:11
 do
---@include/job/commit.lua:243
+--@include/job/commit.lua:260
 local id, key, queue, class, status, ttl, leave = id, key, queue, job and job.priority, 'finished', ttl, nil
 --@include/job/end_job.lua:12
 local what = status == 'finished' and 'completed' or status
@@ -208,54 +209,56 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(100, id, key, expiry)
+local others = tied[key] ~= 'k' and tied[key]
+local pinned = others and rare(35, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, 'started_at', started, 'ended_at', ended, unpack(more))
---@include/job/count.lua:40
-do
---@include/job/end_job.lua:28
-local what, queue, class, other = what, queue, class, tied[key] and rare(50, key)
 --@include/job/count.lua:41
+do
+--@include/job/end_job.lua:29
+local what, queue, class, other = what, queue, class, tied[key] and rare(2, key)
+--@include/job/count.lua:42
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(51, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(3, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(51, other, what, class, 1) end
+if other then rare(3, other, what, class, 1) end
 end
---@include/job/end_job.lua:29
-if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+--@include/job/end_job.lua:30
+if seconds >= 0 and not (others and string.find(others, 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:37
+--@include/job/end_job.lua:38
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 --@include/job/on_end.lua:7
-do
---@include/job/end_job.lua:40
+repeat
+--@include/job/end_job.lua:41
 local id, key, queue, status = id, key, queue, status
 --@include/job/on_end.lua:8
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 86, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 103, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 111, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 102, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 85, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 32, id, key, status) end
+if tied[key] == 'k' then break end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 107, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 115, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 106, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 31, id, key) end
 end
-end
---@include/job/end_job.lua:41
+until true
+--@include/job/end_job.lua:42
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(96, id, key, queue, status) end
+if hooked[key] then rare(102, id, key, queue, status) end
 end
---@include/job/commit.lua:245
+--@include/job/commit.lua:262
 if dropped then redis.call('HDEL', key, 'result') end
 if job and (job.attempts or job.lost or job.reason or job.cancel or job.spared) then
 redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
@@ -265,7 +268,7 @@ local ids = left[queue]
 if ids then ids[#ids + 1] = id else left[queue] = { id } end
 --@include/lib/emit.lua:39
 repeat
---@include/job/commit.lua:252
+--@include/job/commit.lua:269
 local event, id, queue, log_tag = 'completed', id, queue, job and job.log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -309,18 +312,18 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'worker', job and job.worker_name or ARGV[1], 'elapsed_us', elapsed, unpack(raised))
 end
 until true
---@include/job/commit.lua:254
+--@include/job/commit.lua:271
 elseif kind == 'repeat' then
-rare(128, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
+rare(132, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
 elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-if rare(38, more) then
+if rare(74, more) then
 if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
 job.lost = false
 redis.call('HDEL', key, 'spared')
 end
-local begun = kind == 'displaced' or kind == 'suspect' or rare(30, more, 'spared')
-if begun and not rare(33, key) then
-if rare(30, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+local begun = kind == 'displaced' or kind == 'suspect' or rare(66, more, 'spared')
+if begun and not rare(69, key) then
+if rare(66, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
 kind, reason = 'lost', reason .. ' (put back too often)'
 elseif begun and kind == 'release' then
 more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
@@ -329,13 +332,13 @@ job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
 job.unbegun = job.displaced or job.suspect
 job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
 local outcome = kind == 'release' and 'released' or 'lost'
-if rare(34, outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
+if rare(70, outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
 elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
-local status = kind == 'stopped' and kind or rare(32, job)
-rare(30, more, 'within')
-rare(31, key, job.worker_name, status, reason, more, started, ended)
-rare(27, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
-elseif not rare(39, kind, id, key, queue, job, wip, delay, reason, more) and rare(42, kind, id, key, queue, job,
+local status = kind == 'stopped' and kind or rare(68, job)
+rare(66, more, 'within')
+rare(67, key, job.worker_name, status, reason, more, started, ended)
+rare(63, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+elseif not rare(75, kind, id, key, queue, job, wip, delay, reason, more) and rare(78, kind, id, key, queue, job,
 wip, started, ended, elapsed, delay, reason, more, raised) then
 return 'failed', true
 end
@@ -349,23 +352,23 @@ if found[1] then
 return { found = found, at = 0, step = 1, whole = false, id = nil, class = class, score = nil }
 end
 end
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(137, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(141, queue)
 --@include/job/claim.lua:110
 local last = count == 1 and '0' or count == 2 and '1' or count - 1
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(47, queue) then error(found) end
-more = rare(137, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+if not rare(83, queue) then error(found) end
+more = rare(141, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(136, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+more = rare(140, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1])
 return { found = found, at = -1, step = 2, whole = whole, id = nil, class = nil, score = nil, aside = nil }, more
@@ -385,10 +388,10 @@ local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
 if size ~= 6 and type(size) ~= 'number' then
-rare(118, id, queue, nil, 'the queue names what is no job')
+rare(122, id, queue, nil, 'the queue names what is no job')
 return false
 end
-local fresh, job = false, nil
+local fresh, job, name = false, nil, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
 --@include/job/claim.lua:253
 if size == 6 then
@@ -402,51 +405,57 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(142, key)
+job = rare(146, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
+--@include/job/claim.lua:269
+if ties == 'k' and size == (job.max_concurrent and 9 or 8) then
+name, created_at = job.concurrency_key, job.created_at
+fresh = name and status and origin and created_at and func and data and true
+end
 end
 if not (fresh or seq) and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(118, id, queue, nil, 'the queue names a job of stock RQ')
+rare(122, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
 if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-elseif status ~= 'queued' and rare(44, status) then
+elseif status ~= 'queued' and rare(80, status) then
 return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(118, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
+rare(122, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-rare(143, id, key, queue, set, job)
+rare(147, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:289
+--@include/job/claim.lua:294
 local placed = (not head.score or head.score % 1 ~= 0) and (fresh or tonumber(seq))
 local own = placed and origin == queue
 if fresh and not own then seq = redis.call('HGET', key, 'seq') end
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(140, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(144, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
-local keyed, name = ties and string.find(ties, 'k', 1, true), nil
+local others = ties ~= 'k' and ties
+local keyed = ties and (not others or string.find(others, 'k', 1, true))
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 77, id, key, queue, set and head.score or rare(138, queue, head), log_tag, ahead)
-if not ok then return rare(141, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 23, id, key, queue, head.score, log_tag, ahead, name)
+if not ok then return rare(145, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
 redis.call('ZREM', (P .. 'waits:' .. set), id)
 if string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
-rare(20, id, key, queue)
+rare(56, id, key, queue)
 end
 return nil
 end
@@ -466,31 +475,31 @@ redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name'
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
 if not own then
 local was = redis.call('HGET', key, 'priority')
-redis.call('HSET', key, 'seq', rare(4), 'priority', head.class, 'origin', queue)
-rare(9, seq, origin, was, queue, head.class)
+redis.call('HSET', key, 'seq', rare(40), 'priority', head.class, 'origin', queue)
+rare(45, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(93, key)
-if seq and origin then rare(134, key, origin, queue) end
-if not seq and rare(133, key, data) then job.serializer = 'pickle' end
+rare(99, key)
+if seq and origin then rare(138, key, origin, queue) end
+if not seq and rare(137, key, data) then job.serializer = 'pickle' end
 if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(91, id, key, queue) end
-if set or not placed then rare(20, id, key, queue) end
+if set then rare(97, id, key, queue) end
+if set or not placed then rare(56, id, key, queue) end
 --@include/job/claim.lua:22
 do
---@include/job/claim.lua:339
+--@include/job/claim.lua:345
 local id, key, queue = id, key, queue
 --@include/job/claim.lua:23
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 103, id, key, 'started') end
+if tied[key] ~= 'k' and string.find(tied[key], 'u', 1, true) then pcall(rare, 107, id, key, 'started') end
 end
 end
---@include/job/claim.lua:340
+--@include/job/claim.lua:346
 if expires then unexpected[#unexpected + 1] = id end
 --@include/lib/emit.lua:39
 repeat
---@include/job/claim.lua:341
+--@include/job/claim.lua:347
 local event, id, queue, log_tag = 'processing', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -534,31 +543,39 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'worker', ARGV[1])
 end
 until true
---@include/job/claim.lua:342
-if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
-if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:345
+--@include/job/claim.lua:348
+local follows = behind and exec .. ' ' .. behind.exec
+if follows then redis.call('HSET', key, 'follows', follows) end
+if name and not (behind or others and string.find(others, 'm', 1, true)) then
+chains[#chains + 1] = { name = name, id = id, exec = exec }
+end
+--@include/job/claim.lua:354
 local more
-if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(132, key) end
---@include/job/claim.lua:349
+if others and string.find(others, '[bgmr]') or ahead and keyed then
+if string.find(ties, 'g', 1, true) then rare(136, key) end
+--@include/job/claim.lua:358
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
+if fresh then
+more = { [7 + 1] = name, [7 + 2] = follows }
+else
 more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 end
---@include/job/claim.lua:353
+end
+--@include/job/claim.lua:366
 local at = #reply + 4
-reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
-if fresh then
+reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = ties and 7 or 6, queue, id, exec
+if fresh and not more then
 reply[at + 1], reply[at + 2], reply[at + 3] = data, func, created_at
+if ties then reply[at + 4] = ties end
 return true
 end
-local names, last = { "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties" }, 29
+local names, last = { "data", "func", "created_at", "ties", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs" }, 29
 while not (more or job[names[last]]) do last = last - 1 end
 for i = 1, last do reply[at + i] = job[names[i]] or false end
 if more then
 local n = 7 + (ahead and 2 or 0)
 while n > 0 and not more[n] do n = n - 1 end
-for i = 1, n do reply[at + last + i] = more[i] end
+for i = 1, n do reply[at + last + i] = more[i] or false end
 last = last + n
 end
 reply[at - 3] = last + 3
@@ -573,8 +590,450 @@ local gates = {}
 local opens
 --@
 rare = function(nth, ...)
-if nth <= 42 then
-if not made_0 then
+if not groups_made then groups_made = {} end
+if nth <= 36 then
+if not groups_made[1] then
+--@include/job/ties.lua:9
+local key_alone = {}
+--@include/job/count.lua:16
+local counted = {}
+--@include/limit/limit.lua:19
+local steps_left = 80
+--@include/limit/limit.lua:24
+local arrivals = {}
+local bounds = {}
+local in_use = {}
+--@include/job/ties.lua:10
+local function note_key_alone(key, name) tied[key], key_alone[key] = 'k', name end
+--@include/job/count.lua:17
+local function counters_of_key(key, known)
+local name = known or key_alone[key] or redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:25
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. (class and class ~= '1' and string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) or '1')
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:33
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/limit/limit.lua:36
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:45
+local function bounds_of(name)
+local known = bounds[name]
+if known then return known end
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then
+known = { limit = 0, opens = opens < math.huge and opens }
+else
+known = { limit = tonumber(pinned) or tonumber(max), tat = tat }
+if rate or own_rate then known.interval, known.burst = rare(86, rate or own_rate) end
+known.limit = known.limit or known.interval and math.huge or 1
+end
+bounds[name] = known
+return known
+end
+--@include/limit/limit.lua:64
+local function limit_of(name)
+local known = bounds_of(name)
+local limit, interval, burst, tat = known.limit, known.interval, known.burst, known.tat
+if not interval then return limit, known.opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rare(88, tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:74
+return upto, room < burst and math.floor((now + rare(87, tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:79
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(53, ms) end
+end
+--@include/limit/limit.lua:88
+local function place_in_key(key, queue, score, arrives)
+if not rare(90, queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = rare(40)
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return rare(39, queue, priority, place)
+end
+--@include/limit/limit.lua:101
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+rare(47, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:111
+local function admit(name, id, score, behind)
+local key, took = (P .. 'job:' .. id), 0
+local status, queue, log_tag, set, place = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in',
+'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', rare(81, name), 0, 0)[1] == id then
+took = redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+return took
+end
+local at = score
+if place then
+local priority, seq = unpack(redis.call('HMGET', key, 'priority', 'seq'))
+if tonumber(seq) then at = rare(39, queue, priority, seq) end
+end
+rare(41, queue, at, id)
+if not behind then took = redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+rare(47, 'queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return took end
+if unrung then unrung[queue] = true else rare(52, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+return took
+end
+--@include/limit/limit.lua:140
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:150
+local function settle_now(name, times)
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+local count, steps, admitted = redis.call('ZCARD', held), math.max(2 * times, steps_left), 0
+while steps > 0 do
+if count < limit then
+local free = math.min(math.ceil(limit - count), steps)
+local best = redis.call('ZRANGE', waiting, '0', free == 1 and '0' or free - 1, 'REV', 'WITHSCORES')
+if not best[1] then return end
+for i = 1, #best, 2 do
+local ok, took = pcall(admit, name, best[i], best[i + 1])
+if not ok then return look_at_limit(name, now_ms + 30000) end
+count, admitted, steps, steps_left = count + took, admitted + took, steps - 1, steps_left - 1
+end
+if #best < 2 * free then return end
+else
+if count == admitted then return end
+local worst = redis.call('ZRANGE', held, '0', '0', 'WITHSCORES')
+if not worst[1] or worst[2] == 'inf' then return end
+if count == limit then
+local best = redis.call('ZRANGE', waiting, '0', '0', 'REV', 'WITHSCORES')
+if not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+count, steps, steps_left = count - 1, steps - 1, steps_left - 1
+end
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:183
+local function settle_key(name)
+arrivals[name], in_use[name] = nil, nil
+if unrung then
+unsettled = unsettled or {}
+unsettled[name] = (unsettled[name] or 0) + 1
+else
+settle_now(name, 1)
+end
+end
+--@include/limit/limit.lua:194
+local function settle_all()
+local names = unsettled
+unsettled = nil
+for name, times in pairs(names) do pcall(settle_now, name, times) end
+end
+--@include/limit/limit.lua:202
+local function hold_key_back(key, ms)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name or (closed_until(nil, redis.call('HGET', (P .. 'limit:' .. name), 'held_back')) or 0) >= ms then return end
+redis.call('HSET', (P .. 'limit:' .. name), 'held_back', string.format('%d', ms))
+bounds[name] = nil
+redis.call('ZADD', P .. 'limits', now_ms, name)
+end
+--@include/limit/limit.lua:212
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+bounds[name] = nil
+return true
+end
+--@include/limit/limit.lua:225
+local function in_use_of(name)
+local count = in_use[name] or redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf')
+in_use[name] = count
+return count
+end
+--@include/limit/limit.lua:233
+local function may_start(name)
+local known = bounds_of(name)
+local interval, burst, tat = known.interval, known.burst, known.tat
+if in_use_of(name) >= known.limit then return false end
+if not interval then return true end
+local now = now_s * 1000000 + now_us
+if rare(88, tat, now, interval, burst) < 1 then return false end
+redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rare(89, tat, now, interval, burst, 1)))
+bounds[name] = nil
+settle_key(name)
+return true
+end
+--@include/limit/limit.lua:248
+local function look_once(name, max, rate)
+local known = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if known.interval or known.opens or known.limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = known.limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:259
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:276
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+arrivals[name] = named or nil
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:326
+local function take_slot(id, key, queue, score, log_tag, ahead, name)
+local duration
+if not name then name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration')) end
+if not name then return true end
+local held, known, count = (P .. 'limits:held:' .. name), bounds_of(name), in_use_of(name)
+if ahead and (duration or known.interval or count + 1 > known.limit / 2) then return nil end
+--@include/limit/limit.lua:333
+if not known.interval and count < known.limit and redis.call('ZADD', held, 'XX', 'CH', '+inf', id) == 1 then
+in_use[name] = count + 1
+else
+local has = redis.call('ZSCORE', held, id)
+if not has then
+redis.call('ZADD', P .. 'limits', now_ms, name)
+has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0
+end
+if not (has and may_start(name)) then
+score = score or redis.call('ZSCORE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
+redis.call('ZREM', held, id)
+settle_key(name)
+return false
+end
+redis.call('ZADD', held, '+inf', id)
+in_use[name] = nil
+end
+if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
+return true, not duration and name
+end
+--@include/limit/limit.lua:356
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:383
+local function keep_for_worker(id, key, score)
+local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
+if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id .. ' held')
+look_at_limit(name .. ' ' .. id .. ' held', now_ms + 30000)
+redis.call('HDEL', key, 'wanted')
+settle_key(name)
+return true
+end
+--@include/limit/limit.lua:396
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:411
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:417
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:431
+local function settle_lock(name)
+local first = redis.call('ZRANGE', rare(81, name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:440
+local function free_lock(name, id)
+redis.call('ZREM', rare(81, name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:462
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:470
+local function leave_limit(id, key, status)
+local name, follower = key_alone[key], nil
+if not name then name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by')) end
+if not name then return end
+arrivals[name] = nil
+stop_counting(name, id, key)
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:481
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/limit/limit.lua:487
+local function return_to_limit(id, key, queue)
+local name = redis.call('HGET', key, 'concurrency_key')
+local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+if name then stop_counting(name, id, key) end
+if not score then return end
+if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
+redis.call('ZADD', (P .. 'limits:held:' .. name), place_in_key(key, queue, score), id)
+settle_key(name)
+else
+arrive_at_limit(id, key, queue)
+end
+end
+--@include/deps/kin.lua:23
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:29
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@include/job/commit.lua:211
+local function queue_of_keyed(key, exec)
+local size = redis.call('HLEN', key)
+if size ~= 10 + 2 and size ~= 10 + 3 then return nil end
+local status, execution_id, queue, func, ties, name, max = unpack(redis.call('HMGET', key, 'status', 'execution_id',
+'origin', 'func', 'ties', 'concurrency_key', 'max_concurrent'))
+if size ~= 10 + (max and 3 or 2) or ties ~= 'k' or not name then return nil end
+if not (status == 'started' and execution_id == exec and func) then return nil end
+note_key_alone(key, name)
+return queue
+end
+--@
+groups_made[1] = { note_key_alone, counters_of_key, note_more, write_more, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_now, settle_key, settle_all, hold_key_back, name_limit, in_use_of, may_start, look_once, arrive_like_others, arrive_at_limit, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, is_parent, pin_while_read, queue_of_keyed }
+end
+return groups_made[1][nth](...)
+end
+if nth <= 78 then
+if not groups_made[2] then
 --@include/lib/ring.lua:11
 local woken
 --@include/job/schedule.lua:17
@@ -611,12 +1070,12 @@ local function score_of(q, class, n) return ((class == '1' or (q == 'scheduler')
 local function next_seq() return redis.call('INCR', P .. 'seq') end
 --@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(47, queue) then error(added) end
-redis.call('ZADD', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if not rare(83, queue) then error(added) end
+redis.call('ZADD', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
@@ -626,23 +1085,23 @@ redis.call('HSET', key, 'seq', seq)
 end
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/count.lua:40
+--@include/job/count.lua:41
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(51, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(3, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(51, other, what, class, 1) end
+if other then rare(3, other, what, class, 1) end
 end
---@include/job/count.lua:51
+--@include/job/count.lua:52
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(51, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(52)
+rare(3, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(4)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -650,7 +1109,7 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/job/count.lua:67
+--@include/job/count.lua:68
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -741,7 +1200,7 @@ if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.
 local any = are_wildcards()
 local matching = any and wildcards_of(queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -751,7 +1210,7 @@ end
 if class and class < 2 then return end
 local high = (P .. 'wake:' .. queue .. ':high')
 if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:7
@@ -788,32 +1247,33 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:447
+--@include/limit/limit.lua:504
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(75, id, key, queue, named) end
+if tied[key] then return rare(22, id, key, queue, named) end
 end
---@include/limit/limit.lua:455
+--@include/limit/limit.lua:512
 local function on_leave(id, key, queue, how)
 if tied[key] then
-pcall(rare, 86, id, key, how)
-pcall(rare, 85, id, key)
+pcall(rare, 32, id, key, how)
+pcall(rare, 31, id, key)
 end
 end
---@include/limit/limit.lua:464
+--@include/limit/limit.lua:521
 local function on_return(id, key, queue)
 if tied[key] then
-pcall(rare, 85, id, key)
-if tied[key] then rare(87, id, key, queue) end
+pcall(rare, 31, id, key)
+if tied[key] then rare(33, id, key, queue) end
 end
 end
 --@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 86, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 103, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 111, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 102, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 85, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 32, id, key, status) end
+if tied[key] == 'k' then return end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 107, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 115, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 106, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 31, id, key) end
 end
 end
 --@include/job/expiry.lua:6
@@ -838,27 +1298,28 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(100, id, key, expiry)
+local others = tied[key] ~= 'k' and tied[key]
+local pinned = others and rare(35, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(50, key))
-if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+tally(what, queue, class, tied[key] and rare(2, key))
+if seconds >= 0 and not (others and string.find(others, 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:37
+--@include/job/end_job.lua:38
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(96, id, key, queue, status) end
+if hooked[key] then rare(102, id, key, queue, status) end
 end
---@include/job/end_job.lua:46
+--@include/job/end_job.lua:47
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
 end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
 if status == 'stopped' then
@@ -867,18 +1328,18 @@ else
 emit('canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
---@include/job/end_job.lua:56
+--@include/job/end_job.lua:57
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 117, id, key)
+pcall(rare, 121, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
---@include/job/end_job.lua:81
+--@include/job/end_job.lua:82
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso, 'reason', 'discarded')
---@include/job/end_job.lua:86
+end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso, 'reason', 'discarded')
+--@include/job/end_job.lua:87
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
@@ -963,7 +1424,7 @@ emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
 on_return(id, key, queue)
 end
---@include/job/commit.lua:11
+--@include/job/commit.lua:12
 local function error_of(reason, more)
 local class, frame
 for i = 1, #more, 2 do
@@ -972,7 +1433,7 @@ end
 class = class or string.match(reason, '^[%a_][%w_.]*') or ''
 return frame and class .. ' at ' .. frame or class
 end
---@include/job/commit.lua:33
+--@include/job/commit.lua:34
 local function gives_up_place(more)
 for i = #more - 1, 1, -2 do
 if more[i] == 'seq' then
@@ -983,27 +1444,27 @@ end
 end
 return false
 end
---@include/job/commit.lua:45
+--@include/job/commit.lua:46
 local function set_result_aside(more)
 for i = 1, #more, 2 do
 if more[i] == 'result' then more[i] = 'result_once' end
 end
 end
---@include/job/commit.lua:52
+--@include/job/commit.lua:53
 local function has_moved(more)
 for i = 1, #more, 2 do
 if more[i] == 'cursor' then return true end
 end
 return false
 end
---@include/job/commit.lua:60
+--@include/job/commit.lua:61
 local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
 local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(88, set) then
-rare(90, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(94, set) then
+rare(96, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -1016,13 +1477,13 @@ redis.call('ZREM', wip, id)
 emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
 return true
 end
---@include/job/commit.lua:81
+--@include/job/commit.lua:82
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(60, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(93, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/commit.lua:89
+--@include/job/commit.lua:90
 local function delay_within(key, delay, more)
 local within = tonumber(cut(more, 'within') or nil)
 if not within then return delay end
@@ -1035,7 +1496,7 @@ end
 if not since then more[#more + 1], more[#more + 2] = 'retry_since', now_ms end
 return math.min(delay, left)
 end
---@include/job/commit.lua:103
+--@include/job/commit.lua:104
 local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
 local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
 if kind == 'retry' then delay = delay_within(key, delay, more) end
@@ -1046,7 +1507,7 @@ gives_up_place(more)
 cut(more, 'keep_slot')
 end
 note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
---@include/job/commit.lua:114
+--@include/job/commit.lua:115
 redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect', 'spared')
 if kind ~= 'retry' then
 local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
@@ -1056,7 +1517,7 @@ fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason
 return over
 end
 local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
---@include/job/commit.lua:124
+--@include/job/commit.lua:125
 local at_once
 if delay <= 0 and back then
 at_once = pcall(line_up_behind, queue, id, key, job.priority)
@@ -1074,7 +1535,7 @@ redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts
 expect_expiry(id, job.expires_at)
 redis.call('ZREM', wip, id)
 emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
---@include/job/commit.lua:142
+--@include/job/commit.lua:143
 if not at_once and keeps_slot then
 on_return(id, key, queue)
 elseif not at_once then
@@ -1086,20 +1547,14 @@ on_return(id, key, queue)
 end
 end
 --@
-made_0 = { iso, iso_before, score_of, next_seq, enter_line, line_up_again, tally, write_tallies, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, ring_scheduler, score_at, schedule, on_arrive, on_leave, on_return, on_end, expect_expiry, forget_expiry, end_job, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
+groups_made[2] = { iso, iso_before, score_of, next_seq, enter_line, line_up_again, tally, write_tallies, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, ring_scheduler, score_at, schedule, on_arrive, on_leave, on_return, on_end, expect_expiry, forget_expiry, end_job, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
 end
-return made_0[nth](...)
+return groups_made[2][nth - 36](...)
 end
-if nth <= 151 then
-if not made_1 then
---@include/job/count.lua:15
-local counted = {}
+if nth <= 155 then
+if not groups_made[3] then
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:19
-local steps_left = 80
---@include/limit/limit.lua:27
-local arrivals = {}
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -1132,34 +1587,12 @@ if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
+return (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
-end
---@include/job/count.lua:16
-local function counters_of_key(key, known)
-local name = known or redis.call('HGET', key, 'concurrency_key')
-if not name then return nil end
-if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
-counted[name] = true
-return (P .. 'limit:' .. name)
-end
---@include/job/count.lua:24
-local function note_more(hash, what, class, n)
-local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
-counts = counts or {}
-counts[hash] = counts[hash] or {}
-counts[hash][field] = (counts[hash][field] or 0) + n
-end
---@include/job/count.lua:32
-local function write_more()
-for hash, fields in pairs(counts) do
-for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
-end
-counts = nil
 end
 --@include/lib/rate.lua:9
 local function rate_of(text)
@@ -1192,10 +1625,10 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or rare(3, queue, class, seq)
+turns.clock = tonumber(best) or rare(39, queue, class, seq)
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -1227,336 +1660,6 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/limit/limit.lua:32
-local function closed_until(paused, held_back)
-local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
-if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
-return until_ms > now_ms and until_ms or nil
-end
---@include/limit/limit.lua:40
-local function bounds_of(name)
-local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
-'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
-local opens = (paused or held_back) and closed_until(paused, held_back)
-if opens then return 0, nil, nil, nil, opens < math.huge and opens end
-local interval, burst = rate_of(rate or own_rate)
-return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
-end
---@include/limit/limit.lua:51
-local function limit_of(name)
-local limit, interval, burst, tat, opens = bounds_of(name)
-if not interval then return limit, opens end
-local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
-local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
-local room = rate_room(tat, now, interval, burst)
-local upto = redis.call('ZCARD', held) - idle + room
-if upto >= limit then return limit end
---@include/limit/limit.lua:60
-return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
-/ 1000) + 1 or nil
-end
---@include/limit/limit.lua:65
-local function look_at_limit(member, ms)
-redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
-soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(17, ms) end
-end
---@include/limit/limit.lua:74
-local function place_in_key(key, queue, score, arrives)
-if not has_turns(queue) then return score end
-local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
-if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
-local turn, place = string.match(known or '', '^(%S+) (%S+)$')
-if turn ~= seq then
-place = rare(4)
-redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
-end
-return rare(3, queue, priority, place)
-end
---@include/limit/limit.lua:87
-local function put_in_line(name, id, key, queue, score, log_tag)
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
-redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
-redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-rare(11, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
-end
---@include/limit/limit.lua:97
-local function admit(name, id, score, behind)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
-'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then
-if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
-end
-return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-end
-rare(5, queue, place and tonumber(seq) and rare(3, queue, priority, seq) or score, id)
-if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
-redis.call('HSET', key, 'status', 'queued')
-redis.call('HDEL', key, 'waits_in')
-redis.call('ZREM', P .. 'blocked:' .. queue, id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-rare(11, 'queued', id, queue, log_tag, 'reason', 'admitted')
-if behind then return end
-if unrung then unrung[queue] = true else rare(16, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
-end
---@include/limit/limit.lua:119
-local function step_back(name, id, score)
-local key = (P .. 'job:' .. id)
-local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
-local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
-if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
-if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-end
---@include/limit/limit.lua:128
-local function settle_key(name)
-arrivals[name] = nil
-if unsettled then
-unsettled[name] = true
-return
-end
-local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
-local limit, due = limit_of(name)
-if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
-for _ = 1, math.max(2, steps_left) do
-local count = redis.call('ZCARD', held)
-local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
-if worst and (not worst[1] or worst[2] == 'inf') then return end
-local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
-if count < limit then
-if not best[1] then return end
-if not pcall(admit, name, best[1], best[2]) then
-return look_at_limit(name, now_ms + 30000)
-end
-else
-if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
-step_back(name, worst[1], worst[2])
-if due then look_at_limit(name, due) end
-due = nil
-end
-steps_left = steps_left - 1
-end
-look_at_limit(name, now_ms)
-end
---@include/limit/limit.lua:160
-local function hold_key_back(key, ms)
-local name = redis.call('HGET', key, 'concurrency_key')
-if not name or (closed_until(nil, redis.call('HGET', (P .. 'limit:' .. name), 'held_back')) or 0) >= ms then return end
-redis.call('HSET', (P .. 'limit:' .. name), 'held_back', string.format('%d', ms))
-redis.call('ZADD', P .. 'limits', now_ms, name)
-end
---@include/limit/limit.lua:169
-local function name_limit(name, max, rate, named)
-redis.call('ZADD', P .. 'limits', now_ms, name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-local news = {}
-if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
-if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
-if not news[1] then return false end
-redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
-return true
-end
---@include/limit/limit.lua:182
-local function may_start(name)
-local limit, interval, burst, tat = bounds_of(name)
-if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
-if not interval then return true end
-local now = now_s * 1000000 + now_us
-if rate_room(tat, now, interval, burst) < 1 then return false end
-redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_spend(tat, now, interval, burst, 1)))
-settle_key(name)
-return true
-end
---@include/limit/limit.lua:195
-local function look_once(name, max, rate)
-local limit, interval, _, _, opens = bounds_of(name)
-local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
-if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
-local held = (P .. 'limits:held:' .. name)
-local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
-return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
-waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
-end
---@include/limit/limit.lua:206
-local function arrive_like_others(name, id, key, queue, score, log_tag, known)
-score = tonumber(score)
-if known.held < known.limit and not known.waiting then
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
-known.held, known.worst = known.held + 1, math.min(known.worst, score)
-return false
-end
-put_in_line(name, id, key, queue, score, log_tag)
-known.waiting = true
-if score <= known.worst then return true end
-settle_key(name)
-return redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:223
-local function arrive_at_limit(id, key, queue, named)
-local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
-'log_tag'))
-if not name then return end
-local known = named and arrivals[name]
-if known == true then
-known = look_once(name, max, rate)
-arrivals[name] = known
-elseif known and (known.max ~= max or known.rate ~= rate) then
-known = nil
-end
-if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-if not score then return end
-return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
-end
-local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
-if not score then
-if changed then settle_key(name) end
-return
-end
-score = place_in_key(key, queue, score, true)
-if not named and redis.call('ZSCORE', held, id) then
-redis.call('ZADD', held, score, id)
-changed = true
-elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
-redis.call('ZADD', held, score, id)
-elseif string.find(tied[key], 'd') then
-way = 'discard'
-else
-put_in_line(name, id, key, queue, score, log_tag)
-changed = true
-end
-if string.find(tied[key], 'd') then
-tied[key] = string.gsub(tied[key], 'd', '')
-redis.call('HSET', key, 'ties', tied[key])
-end
-if changed then settle_key(name) end
-arrivals[name] = named or nil
-return way or redis.call('HGET', key, 'status') == 'blocked'
-end
---@include/limit/limit.lua:269
-local function has_spare_slots(name)
-local limit, interval = bounds_of(name)
-if interval then return false end
-return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
-end
---@include/limit/limit.lua:278
-local function take_slot(id, key, queue, score, log_tag, ahead)
-local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
-if not name then return true end
-local held = (P .. 'limits:held:' .. name)
-local has = redis.call('ZSCORE', held, id)
-if ahead and (duration or not has_spare_slots(name)) then return nil end
-if not has then
-redis.call('ZADD', P .. 'limits', now_ms, name)
-has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0
-end
-if has and (ahead or may_start(name)) then
-redis.call('ZADD', held, '+inf', id)
-if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
-return true, not duration and name
-end
-put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
-redis.call('ZREM', held, id)
-settle_key(name)
-return false
-end
---@include/limit/limit.lua:300
-local function stop_counting(name, id, key)
-if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
-end
---@include/limit/limit.lua:327
-local function keep_for_worker(id, key, score)
-local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
-if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
-redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id .. ' held')
-look_at_limit(name .. ' ' .. id .. ' held', now_ms + 30000)
-redis.call('HDEL', key, 'wanted')
-settle_key(name)
-return true
-end
---@include/limit/limit.lua:340
-local function pass_slot_on(name, id, follower)
-local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
-local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
-if status ~= 'started' or now ~= exec then return false end
-redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-return true
-end
---@include/limit/limit.lua:355
-local function locks_of(text)
-local found = {}
-for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
-return found
-end
---@include/limit/limit.lua:361
-local function write_locks(key, locks)
-local ties, has = tied[key] or '', locks[1] and 'l' or ''
-tied[key] = string.gsub(ties, 'l', '') .. has
-if locks[1] then
-redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
-elseif tied[key] ~= '' then
-redis.call('HSET', key, 'ties', tied[key])
-redis.call('HDEL', key, 'locks')
-else
-tied[key] = nil
-redis.call('HDEL', key, 'ties', 'locks')
-end
-end
---@include/limit/limit.lua:375
-local function settle_lock(name)
-local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
-if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
-redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
-end
-settle_key(name)
-end
---@include/limit/limit.lua:384
-local function free_lock(name, id)
-redis.call('ZREM', locks_key(name), id)
-redis.call('ZREM', (P .. 'limits:held:' .. name), id)
-redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-settle_lock(name)
-end
---@include/limit/limit.lua:406
-local function free_locks(id, key)
-if not string.find(tied[key], 'l', 1, true) then return end
-local locks = locks_of(redis.call('HGET', key, 'locks'))
-write_locks(key, {})
-for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
-end
---@include/limit/limit.lua:414
-local function leave_limit(id, key, status)
-local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
-if not name then return end
-arrivals[name] = nil
-stop_counting(name, id, key)
-if follower then
-redis.call('HDEL', key, 'followed_by')
-if status == 'finished' and pass_slot_on(name, id, follower) then return end
-end
---@include/limit/limit.lua:424
-local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
-if stood then settle_key(name) end
-end
---@include/limit/limit.lua:430
-local function return_to_limit(id, key, queue)
-local name = redis.call('HGET', key, 'concurrency_key')
-local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-if name then stop_counting(name, id, key) end
-if not score then return end
-if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
-redis.call('ZADD', (P .. 'limits:held:' .. name), place_in_key(key, queue, score), id)
-settle_key(name)
-else
-arrive_at_limit(id, key, queue)
-end
-end
 --@include/job/park.lua:15
 local function has_room(set)
 return redis.call('HEXISTS', P .. 'waits', set) == 1 or redis.call('HLEN', P .. 'waits') <= 1000
@@ -1565,9 +1668,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-rare(14, (P .. 'wake:' .. set), paused, closed)
+rare(50, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then rare(14, (P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(50, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/job/park.lua:32
 local function park(id, key, queue, set, score, until_ms, why, ...)
@@ -1577,8 +1680,8 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', set, ...)
 redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
-or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(21, id, key, queue) end
+or tied[key] and rare(25, id, key, rare(9, key, queue, score))
+if not keeps then rare(57, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1622,7 +1725,7 @@ end
 --@include/job/callbacks.lua:34
 local function accept_delivery(message)
 if is_full() then return end
-local seq = rare(4)
+local seq = rare(40)
 local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
 local key = (P .. 'job:' .. id)
 local said = cjson.encode(message)
@@ -1630,15 +1733,15 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(3, '_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(39, '_callbacks', 1, seq), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(9, nil, nil, nil, '_callbacks', 1)
+rare(45, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
-rare(20, id, key, '_callbacks')
-rare(16, '_callbacks', 1)
+rare(56, id, key, '_callbacks')
+rare(52, '_callbacks', 1)
 return id
 end
 --@include/job/callbacks.lua:57
@@ -1667,20 +1770,9 @@ end
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
---@include/deps/kin.lua:22
-local function is_parent(id, key)
-return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
-end
---@include/deps/kin.lua:28
-local function pin_while_read(id, key, expiry)
-if not is_parent(id, key) then return false end
-redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
-redis.call('HSET', key, 'pin', expiry)
-return true
-end
---@include/deps/kin.lua:36
-local function keeps_result(id, key) return tied[key] and is_parent(id, key) end
---@include/deps/kin.lua:112
+--@include/deps/kin.lua:37
+local function keeps_result(id, key) return tied[key] and rare(34, id, key) end
+--@include/deps/kin.lua:113
 local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
@@ -1866,7 +1958,7 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/job/end_job.lua:65
+--@include/job/end_job.lua:66
 local function fail_corrupt(id, queue, leave, what, known)
 local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
 local kind = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.call('TYPE', (P .. 'job:' .. id)).ok
@@ -1875,9 +1967,9 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(28, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(64, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
-if not marked and not (known and kind == 'none') then rare(9, nil, nil, nil, queue, class) end
+if not marked and not (known and kind == 'none') then rare(45, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
 end
 --@include/gates/queue_gate.lua:14
@@ -1929,25 +2021,25 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(16, queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(52, queue) end
 end
---@include/job/commit.lua:154
+--@include/job/commit.lua:155
 local function renew_ttl(id, key, delay)
 local ttl, queue_timeout = unpack(redis.call('HMGET', key, 'ttl', 'queue_timeout'))
 ttl = tonumber(ttl) and ttl * 1000 or tonumber(queue_timeout)
 if not ttl then return end
 local expires_at = string.format('%d', now_ms + delay + ttl)
 redis.call('HSET', key, 'expires_at', expires_at)
-rare(24, id, expires_at)
+rare(60, id, expires_at)
 end
---@include/job/commit.lua:166
+--@include/job/commit.lua:167
 local function repeat_job(id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
-if tonumber(job.result_ttl) == 0 then rare(37, more) end
-rare(31, key, job.worker_name, 'finished', '', more, started, ended)
---@include/job/commit.lua:170
-local at_once = delay <= 0 and pcall(rare, 40, queue, id, key, job.priority)
+if tonumber(job.result_ttl) == 0 then rare(73, more) end
+rare(67, key, job.worker_name, 'finished', '', more, started, ended)
+--@include/job/commit.lua:171
+local at_once = delay <= 0 and pcall(rare, 76, queue, id, key, job.priority)
 if not at_once then
-rare(19, id, now_ms + delay)
+rare(55, id, now_ms + delay)
 more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'seq', '', 'arrival', job.seq or ''
 end
 redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'enqueued_at', now_iso, 'started_at', started,
@@ -1956,20 +2048,20 @@ redis.call('HDEL', key, 'reason', 'exc_info', 'error_class', 'error_bases', 'err
 'spared', 'wanted', 'suspect', 'retry_since', 'progress', 'cursor')
 renew_ttl(id, key, delay)
 redis.call('ZREM', wip, id)
-local counters = tied[key] and counters_of_key(key)
-rare(7, 'completed', queue, job.priority, counters)
-rare(7, 'requeued', queue, job.priority, counters)
-rare(11, 'completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+local counters = tied[key] and rare(2, key)
+rare(43, 'completed', queue, job.priority, counters)
+rare(43, 'requeued', queue, job.priority, counters)
+rare(47, 'completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
 if hooked[key] then tell_ended(id, key, queue, 'finished') end
 if string.find(tied[key] or '', 'c', 1, true) then do_later('b ' .. id) end
-rare(21, id, key, queue, 'finished')
+rare(57, id, key, queue, 'finished')
 if at_once then
-rare(11, 'queued', id, queue, job.log_tag, 'reason', 'repeated')
-if not rare(20, id, key, queue) then rare(16, queue) end
+rare(47, 'queued', id, queue, job.log_tag, 'reason', 'repeated')
+if not rare(56, id, key, queue) then rare(52, queue) end
 else
 local due = now_ms + delay
-rare(11, 'scheduled', id, queue, job.log_tag, 'reason', 'repeated', 'due', rare(1, math.floor(due / 1000), due % 1000 * 1000))
---@include/job/commit.lua:195
+rare(47, 'scheduled', id, queue, job.log_tag, 'reason', 'repeated', 'due', rare(37, math.floor(due / 1000), due % 1000 * 1000))
+--@include/job/commit.lua:196
 end
 end
 --@include/job/inbox.lua:17
@@ -2026,19 +2118,19 @@ local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
 --@include/job/claim.lua:54
-if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(47, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
+if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(83, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
-local seq = turn_of(queue, 1, rare(4), '')
-redis.call('ZADD', ready, rare(3, queue, 1, seq), id)
+local seq = turn_of(queue, 1, rare(40), '')
+redis.call('ZADD', ready, rare(39, queue, 1, seq), id)
 if not known then note_pickle(key, data) end
 if known and origin then keep_origin(key, origin, queue) end
 redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
-rare(9, known, origin, class, queue, class)
+rare(45, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and rare(20, id, key, queue) == 'discard' then rare(29, id, key, queue, nil, true) end
+if (not known or ties) and rare(56, id, key, queue) == 'discard' then rare(65, id, key, queue, nil, true) end
 end
 --@include/job/claim.lua:70
 local function take_over(queue)
@@ -2066,11 +2158,11 @@ return false
 end
 --@include/job/claim.lua:145
 local function score_in(queue, head)
-return head.score or tonumber(redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), head.id))
+return head.score or tonumber(redis.call('ZSCORE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), head.id))
 end
 --@include/job/claim.lua:153
 local function pass_expired(queue)
-local ready, aside, missing = (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
+local ready, aside, missing = (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
 local over = redis.pcall('ZMSCORE', P .. 'expiring', unpack(ids))
 for i, id in ipairs(ids) do
@@ -2091,7 +2183,7 @@ local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
 if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
 local score = score_in(queue, head)
 park(id, key, queue, 'probation:' .. queue, score, '+inf', 'lost again and again: each runs alone')
-rare(11, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
+rare(47, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
 return true
 end
 end
@@ -2100,19 +2192,19 @@ if not why or not has_room(set) then return false end
 local since = tonumber(redis.call('HGET', key, 'held_since'))
 park(id, key, queue, set, score_in(queue, head), (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms,
 'reason', why)
-if not since then rare(11, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
+if not since then rare(47, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
 --@include/job/claim.lua:197
 local function put_off_broken(id, key, queue, set, log_tag, why)
-rare(19, id, now_ms + 30000)
+rare(55, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
-rare(11, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
+rare(47, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
 --@include/job/claim.lua:207
 local function read_by_name(key)
-local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "ties", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
@@ -2120,11 +2212,11 @@ end
 local function end_expired(id, key, queue, set, job)
 if job.hooks then hooked[key] = true end
 local class = redis.call('HGET', key, 'priority')
-rare(26, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', job.seq or '')
+rare(62, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', job.seq or '')
 --@include/job/claim.lua:219
-rare(9, job.seq, job.origin, class, queue, class)
+rare(45, job.seq, job.origin, class, queue, class)
 if set then unpark(id, key, queue) end
-rare(11, 'expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
+rare(47, 'expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
 end
 --@include/job/claim.lua:227
 local function add_to(list, ...)
@@ -2238,9 +2330,9 @@ local function overdue(i, queue, class, claims)
 local gate = gates[i]
 if not gate.max_wait or not is_open(i) then return nil end
 if ((tonumber(gate.claims) or 0) + claims + 1) % 10 ~= 0 then return nil end
-local since = rare(2, gate.max_wait * 1000)
+local since = rare(38, gate.max_wait * 1000)
 for _ = 1, 3 do
-local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
+local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
 if not found[1] then return nil end
 local enqueued, created = unpack(redis.pcall('HMGET', (P .. 'job:' .. found[1]), 'enqueued_at', 'created_at'))
 class = (math.max(0, math.min(255, math.floor(tonumber(found[2]) or 1))))
@@ -2250,12 +2342,12 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, add_to, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+groups_made[3] = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, add_to, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
-return made_1[nth - 42](...)
+return groups_made[3][nth - 78](...)
 end
 end
---@turn.lua:40
+--@turn.lua:41
 local incarnation, memory, was, beat, finished, worked
 if argv[10] == '0' then
 incarnation, memory, was, beat = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
@@ -2270,9 +2362,9 @@ local execution = argv[2] .. ':' .. argv[3] .. ':'
 reply[1], reply[2], reply[3] = 'ok', false, false
 local n_given, bad = 0, {}
 local answers
---@turn.lua:55
+--@turn.lua:56
 local mark, known, only_sets, listed_queues, n_ahead = '', '', false, false, 0
---@turn.lua:58
+--@turn.lua:59
 local n_slots = argv[8] + 0
 local begun_from = 13 + argv[7]
 local sets_from, lacking_from, outcomes_from = begun_from, begun_from, begun_from
@@ -2285,21 +2377,21 @@ sets_from = begun_from + 2 * n_begun
 lacking_from = sets_from + n_sets
 outcomes_from = lacking_from + 2 * n_lacking
 end
---@turn.lua:76
+--@turn.lua:77
 local remembered = argv[3]
---@turn.lua:79
+--@turn.lua:80
 local NONE = {}
 local n_finished, n_failed, spent = 0, 0, nil
---@turn.lua:132
+--@turn.lua:135
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:136
+--@turn.lua:139
 local queued, out = { [0] = nil }, { [0] = nil }
 local single
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:231
+--@turn.lua:234
 local function head_of(i)
 local line, looked = queued[i], false
 if line and line.id then return line end
@@ -2307,7 +2399,7 @@ repeat
 if line then
 --@include/job/claim.lua:132
 do
---@turn.lua:236
+--@turn.lua:239
 local line = line
 --@include/job/claim.lua:133
 local at = line.at + line.step
@@ -2320,48 +2412,48 @@ line.score, line.aside = score, aside
 line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
 end
---@turn.lua:237
+--@turn.lua:240
 end
 if looked or line == false or line and (line.id or line.whole) then break end
 looked = true
 local queue = set_at[i] or names[i]
---@turn.lua:224
+--@turn.lua:227
 repeat
---@turn.lua:241
+--@turn.lua:244
 local i = i
---@turn.lua:225
+--@turn.lua:228
 if not out[i][1] then break end
---@turn.lua:72
-do
---@turn.lua:226
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
+do
+--@turn.lua:229
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(83, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:74
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:227
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:242
+--@turn.lua:245
 if set_at[i] then
---@turn.lua:244
-elseif stopped then rare(47, queue) elseif fifos[queue] == nil then fifos[queue] = false end
 --@turn.lua:247
+elseif stopped then rare(83, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:250
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
 local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or (n_slots > 1 or stopped or gated
 or wildcards[1]) and 2 or 1, set_at[i], alike and line.found[#line.found], alike and line.class)
-if not ok then bad[#bad + 1] = { queue, rare(49, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(85, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
 until false
 return line and line.id and line
 end
---@turn.lua:300
+--@turn.lua:303
 local work, expired = 0, 0
---@turn.lua:411
+--@turn.lua:415
 local spare
---@turn.lua:529
+--@turn.lua:531
 if token == last then
 answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
@@ -2375,27 +2467,28 @@ end
 end
 for nth = 1, most do
 local id, exec = unpack(mine[nth] or {})
-local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', 'origin', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties", "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals",
+local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', 'origin', "data", "func", "created_at", "ties", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals",
 "concurrency_key", "follows")
 if job and job[1] == 'started' and job[2] == exec then
 local last = 3 + 29 + 7 + ((string.sub(exec, -1)) == "a" and 2 or 0)
-rare(144, reply, job[3], id, exec, unpack(job, 4, last))
+rare(148, reply, job[3], id, exec, unpack(job, 4, last))
 end
 end
 reply[2] = answers[1] and table.concat(answers, '\n') or argv[10] ~= '0' and 'ok'
 reply[3] = { false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.match(memory, '\n@(%d+)')) or -1,
-rare(92, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
+rare(98, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
 return reply
 end
---@turn.lua:555
+--@turn.lua:557
 unrung = {}
 expected = math.max(1, argv[10] + n_slots)
---@turn.lua:81
+--@turn.lua:82
 do
 local done, at = { nil }, outcomes_from
 for i = 1, argv[10] + 0 do
 local kind, id, exec, elapsed, age = argv[at], argv[at + 1], argv[at + 2], argv[at + 3], argv[at + 4]
-local n, delay, reason = argv[at + 5], nil, nil
+local n, delay, reason, keyed = argv[at + 5], nil, nil, kind == 'keyed'
+if keyed then kind = 'finished' end
 local more = n == '0' and kind == 'finished' and NONE or { unpack(argv, at + 6, at + 5 + n) }
 at = at + 6 + n
 if kind ~= 'finished' then
@@ -2403,11 +2496,11 @@ delay, reason, at = argv[at] + 0, argv[at + 1], at + 2
 end
 local raised = NONE
 if more[1] then
---@include/job/commit.lua:22
-do
---@turn.lua:93
-local more = more
 --@include/job/commit.lua:23
+do
+--@turn.lua:95
+local more = more
+--@include/job/commit.lua:24
 local found = nothing
 for i = 1, #more, 2 do
 if more[i] == 'callback_error' then
@@ -2416,10 +2509,10 @@ end
 end
 raised = found
 end
---@turn.lua:94
+--@turn.lua:96
 end
-local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
-if not ok then answer = 'error: ' .. rare(49, answer) end
+local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised, keyed)
+if not ok then answer = 'error: ' .. rare(85, answer) end
 if answer ~= 'ok' and not answers then
 answers = {}
 for before = 1, i - 1 do answers[before] = 'ok' end
@@ -2439,6 +2532,7 @@ n_failed = n_failed + 1
 end
 end
 end
+if unsettled then rare(15) end
 if answers then remembered = remembered .. '\n<' .. table.concat(answers, '\n<') end
 if n_failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', n_failed)) ~= 'number' then
 command('HSET', KEYS[1], 'failed_job_count', n_failed)
@@ -2447,21 +2541,21 @@ for queue, ids in pairs(left) do
 local wip = (P .. 'wip:' .. queue)
 for i = 1, #ids, 1000 do left[queue] = try_command('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
 end
---@turn.lua:72
-do
---@turn.lua:124
-local verb, key, list, first = 'HDEL', held_key, done, 1
 --@turn.lua:73
+do
+--@turn.lua:127
+local verb, key, list, first = 'HDEL', held_key, done, 1
+--@turn.lua:74
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:125
+--@turn.lua:128
 if done[1] then
---@include/job/count.lua:51
+--@include/job/count.lua:52
 repeat
 if not first_count then break end
 if counts then
-rare(51, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(52)
+rare(3, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(4)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2469,18 +2563,18 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:127
+--@turn.lua:130
 end
 end
---@turn.lua:513
+--@turn.lua:515
 do
---@turn.lua:141
+--@turn.lua:144
 do
 if n_slots > 0 and not only_sets then
 for i = 13, begun_from - 1 do
 if (string.find(argv[i], '[*?%[]') ~= nil) then
 for j = 13, begun_from - 1 do listed[argv[j]] = true end
-rare(145, string.match(argv[i], '^(%S+) ?(.*)$'))
+rare(149, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
 names[count] = argv[i]
 count = count + 1
@@ -2492,7 +2586,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:177
+--@turn.lua:180
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2500,7 +2594,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:159
+--@turn.lua:162
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2517,12 +2611,12 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:517
+--@turn.lua:519
 for i = lacking_from, outcomes_from - 1, 2 do
 lacking = lacking or {}
 lacking[argv[i]] = argv[i + 1]
 end
---@turn.lua:186
+--@turn.lua:189
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2531,7 +2625,7 @@ unpack(paused, 1, math.min(count, 1000)))
 for first = 1001, count, 1000 do
 there = there + command('EXISTS', unpack(paused, first, math.min(first + 999, count)))
 end
-if there == 0 then wildcards = {} elseif rare(12) then there = there - 1 end
+if there == 0 then wildcards = {} elseif rare(48) then there = there - 1 end
 due_limits = there > 0 and command('EXISTS', P .. 'limits:due') == 1
 if due_limits then there = there - 1 end
 waiting = there > 0 and command('EXISTS', P .. 'waits') == 1
@@ -2543,7 +2637,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and command('EXISTS', P .. 'suspended') == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(146, names, count) end
+if gated and count > 0 then bad = rare(150, names, count) end
 for i = 0, count - 1 do
 out[i] = { nil }
 if stopped and command('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
@@ -2560,9 +2654,8 @@ end
 end
 end
 end
---@turn.lua:413
+--@turn.lua:417
 do
-unsettled = {}
 single = count == 1 and n_sources == 1 and not gated and not bound[0] and not unindexed[0]
 local floor, floors, last_at_once = tonumber(argv[9]), nil, n_slots - n_ahead
 if not floor then floors = string.gmatch(argv[9], '%d+') end
@@ -2570,11 +2663,11 @@ for nth = 1, n_slots do
 if floors then floor = floors() + 0 end
 if nth > last_at_once then mark = "a" end
 local given
---@turn.lua:303
+--@turn.lua:306
 do
---@turn.lua:421
+--@turn.lua:424
 local floor, mark = floor, mark
---@turn.lua:304
+--@turn.lua:307
 local job
 while not job do
 if work >= 100 then
@@ -2582,11 +2675,11 @@ again = 1
 break
 end
 local from, of
---@turn.lua:261
+--@turn.lua:264
 do
---@turn.lua:310
+--@turn.lua:313
 local floor, ahead = floor, mark == "a"
---@turn.lua:262
+--@turn.lua:265
 local best, class, its_queue
 if single then
 local head = head_of(0)
@@ -2594,7 +2687,7 @@ if head and not head.shut and head.class >= floor then best, its_queue = 0, 0 en
 end
 for k = 0, single and -1 or count - 1 do
 local i = (start + k) % count
-local closed, sets = gates[i] and not rare(147, i, ahead), sets_of[i]
+local closed, sets = gates[i] and not rare(151, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 if sets and not closed then
@@ -2610,31 +2703,31 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:311
+--@turn.lua:314
 if not from then break end
 local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:287
+--@turn.lua:290
 do
---@turn.lua:314
+--@turn.lua:317
 local class = head.class
---@turn.lua:288
+--@turn.lua:291
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = not found and gates[i] and queued[i] ~= false and rare(151, i, names[i], class, n_given)
+local head = not found and gates[i] and queued[i] ~= false and rare(155, i, names[i], class, n_given)
 if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:315
+--@turn.lua:318
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
 local nth = n_given > 0 and string.format('%d', n_given + 1) or '1'
 local ok, found, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[from])
 if not ok then
-bad[#bad + 1] = { queue, rare(49, found) }
+bad[#bad + 1] = { queue, rare(85, found) }
 if (#head.id <= 128 and (string.find(head.id, '^%w+$') or string.find(head.id, '^[%w_.:-]+$')) ~= nil) then remembered = remembered .. '\n!' .. head.id end
 queued[from] = false
 elseif found == 'keyed' then
@@ -2643,54 +2736,54 @@ else
 local gone = out[from]
 gone[#gone + 1] = head.id
 if late then
---@turn.lua:224
+--@turn.lua:227
 repeat
---@turn.lua:330
+--@turn.lua:333
 local i = from
---@turn.lua:225
+--@turn.lua:228
 if not out[i][1] then break end
---@turn.lua:72
-do
---@turn.lua:226
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
+do
+--@turn.lua:229
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(83, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:74
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:227
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:331
+--@turn.lua:334
 queued[from] = nil
 else
 line.id = nil
 end
 if found then
 job = found
-if gates[of] then rare(149, of) end
+if gates[of] then rare(153, of) end
 if not listed_queues then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:224
+--@turn.lua:227
 repeat
---@turn.lua:344
+--@turn.lua:347
 local i = from
---@turn.lua:225
+--@turn.lua:228
 if not out[i][1] then break end
---@turn.lua:72
-do
---@turn.lua:226
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
+do
+--@turn.lua:229
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(83, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:74
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:227
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:345
-rare(139, queue)
+--@turn.lua:348
+rare(143, queue)
 queued[from] = nil
 head_of(from)
 end
@@ -2700,18 +2793,19 @@ end
 end
 given = job
 end
---@turn.lua:422
+--@turn.lua:425
 if not given and mark == "a" and chains[1] then
---@turn.lua:359
-do
---@turn.lua:423
-local floor = floor
 --@turn.lua:362
+do
+--@turn.lua:426
+local floor = floor
+--@turn.lua:365
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = rare(62, chain.name)
-if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
+local slots = rare(6, chain.name)
+if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or slots.interval
+or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > slots.limit then
 return nil
 end
 local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'status', 'origin',
@@ -2719,7 +2813,7 @@ local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET',
 local of
 for i = 0, count - 1 do
 local head = head_of(i)
-if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and rare(138, queue, head) > score) then
+if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and rare(142, queue, head) > score) then
 return nil
 end
 if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
@@ -2730,7 +2824,7 @@ return nil
 end
 local exec = execution .. (n_given + 1) .. "a"
 chain.tried = id
-rare(67, chain.name, id, score, true)
+rare(11, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -2755,7 +2849,7 @@ end
 end
 given = found
 end
---@turn.lua:424
+--@turn.lua:427
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2765,84 +2859,83 @@ break
 end
 end
 end
---@turn.lua:434
+--@turn.lua:437
 do
 for queue, entries in pairs(leased) do
---@turn.lua:72
-do
---@turn.lua:436
-local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
 --@turn.lua:73
+do
+--@turn.lua:439
+local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
+--@turn.lua:74
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:438
+--@turn.lua:441
 if not (tonumber(left[queue]) and left[queue] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
 end
---@turn.lua:72
-do
---@turn.lua:440
-local verb, key, list, first = 'HSET', held_key, held, 3
 --@turn.lua:73
-for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
-end
---@turn.lua:72
 do
---@turn.lua:441
-local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
---@turn.lua:73
-for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
-end
---@turn.lua:442
-for i = 0, n_sources - 1 do
---@turn.lua:224
-repeat
 --@turn.lua:443
-local i = i
---@turn.lua:225
-if not out[i][1] then break end
---@turn.lua:72
-do
---@turn.lua:226
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:73
+local verb, key, list, first = 'HSET', held_key, held, 3
+--@turn.lua:74
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
+--@turn.lua:73
+do
+--@turn.lua:444
+local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
+--@turn.lua:74
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:445
+for i = 0, n_sources - 1 do
 --@turn.lua:227
+repeat
+--@turn.lua:446
+local i = i
+--@turn.lua:228
+if not out[i][1] then break end
+--@turn.lua:73
+do
+--@turn.lua:229
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(83, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:74
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:444
-end
-end
 --@turn.lua:447
+end
+end
+--@turn.lua:450
 do
 if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 126, queue) end
+for queue in pairs(freed) do pcall(rare, 130, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(150, i, names[i], head, spare, n_given) then rare(16, names[i], head.class) end
+if rare(154, i, names[i], head, spare, n_given) then rare(52, names[i], head.class) end
 end
 end
---@turn.lua:462
+--@turn.lua:465
 do
-local names_of_keys = unsettled
 for i = 0, count - 1 do
 if n_given > 0 then unrung[names[i]] = nil end
 end
-for queue in pairs(unrung) do rare(16, queue) end
-unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 69, name) end
+for queue in pairs(unrung) do rare(52, queue) end
+unrung = nil
+if unsettled then rare(15) end
 end
---@turn.lua:473
+--@turn.lua:475
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(148, i) then
+if crowded and head and gates[i] and rare(152, i) then
 try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
 if n_given < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2854,28 +2947,28 @@ end
 end
 end
 end
---@turn.lua:527
+--@turn.lua:529
 end
---@turn.lua:560
+--@turn.lua:562
 local state, due = 'busy', soonest
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
 if n_given > 0 then
---@turn.lua:491
+--@turn.lua:493
 do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
 local line = not (names[i] == 'scheduler') and queued[i]
 if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
---@turn.lua:497
-local ready, bell = (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
+--@turn.lua:499
+local ready, bell = (fifos[names[i]] ~= false and rare(83, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:502
+--@turn.lua:504
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2890,38 +2983,38 @@ end
 any = wildcards[1]
 end
 --@include/lib/ring.lua:56
-local matching = any and rare(13, queue)
+local matching = any and rare(49, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and command('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(15, wildcard, class) end
+if not stopped then rare(51, wildcard, class) end
 end
 end
 if class and class < 2 then break end
 local high = (P .. 'wake:' .. queue .. ':high')
 if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
-local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(83, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:503
+--@turn.lua:505
 end
 end
-if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
+if bound[i] and queued[i] == nil then rare(51, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(89, set_at[i], head.class) end
+if head then rare(95, set_at[i], head.class) end
 end
 end
---@turn.lua:565
+--@turn.lua:567
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:567
+--@turn.lua:569
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2939,9 +3032,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:568
-end
 --@turn.lua:570
+end
+--@turn.lua:572
 local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
 if spent then
 note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
@@ -2954,7 +3047,7 @@ if n_given > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', n_given > 0 and reply[6] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:583
+--@turn.lua:585
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2965,9 +3058,9 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:589
-if first_count then rare(8) end
-local waits, more = (waiting or parked or known ~= '') and rare(92, known), false
+--@turn.lua:591
+if first_count then rare(44) end
+local waits, more = (waiting or parked or known ~= '') and rare(98, known), false
 if bad[1] or again == 1 or releasing or due or waits or opens then
 more = { bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1,
 waits or false, opens or false }

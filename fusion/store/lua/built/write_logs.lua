@@ -1,6 +1,6 @@
 -- ARGV: n_jobs
 --@
-local rare, made_0
+local rare, groups_made
 --@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
@@ -37,8 +37,9 @@ end
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)
+if not groups_made then groups_made = {} end
 if nth <= 2 then
-if not made_0 then
+if not groups_made[1] then
 --@include/job/lines.lua:8
 local function drop_log(id)
 redis.call('UNLINK', (P .. 'log:' .. id))
@@ -64,9 +65,9 @@ end
 if dropped > 0 then redis.call('HINCRBY', P .. 'dropped', 'logs', dropped) end
 end
 --@
-made_0 = { drop_log, drop_oldest_logs }
+groups_made[1] = { drop_log, drop_oldest_logs }
 end
-return made_0[nth](...)
+return groups_made[1][nth](...)
 end
 end
 --@write_logs.lua:8

@@ -8,7 +8,8 @@
 -- children, those that have ended too, as many as a thousand: for people who look at the graph. A job with a `c` among
 -- its ties has had children, one with a `p` has parents.
 -- INCLUDE: keys time ties releasing states
--- RARER: parent_in is_read_in_batch time_from_now unpin pin_while_read end_for_kin is_parent leave_parents leave_all
+-- OFTEN: pin_while_read is_parent
+-- RARER: parent_in is_read_in_batch time_from_now unpin end_for_kin leave_parents leave_all
 -- RARER: leave_more forget_kin keeps_result expire_later
 -- Uses: tied
 local PARKED = 2 ^ 44

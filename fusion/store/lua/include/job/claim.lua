@@ -21,7 +21,7 @@ end
 -- A worker takes a job: an execution of it begins.
 local function on_claim(id, key, queue)
   if tied[key] then
-    if string.find(tied[key], 'u', 1, true) then pcall(let_go, id, key, 'started') end
+    if tied[key] ~= 'k' and string.find(tied[key], 'u', 1, true) then pcall(let_go, id, key, 'started') end
   end
 end
 
@@ -247,7 +247,7 @@ local function take(queue, head, exec, set, behind)
     fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
   end
-  local fresh, job = false, nil
+  local fresh, job, name = false, nil, nil
   local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
   -- as an enqueue without options wrote it: the sixth field is its place, and nothing has given it a time to go
   if size == 6 then
@@ -265,6 +265,11 @@ local function take(queue, head, exec, set, behind)
     end
     status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
     expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
+    -- the same with a concurrency key, and its number of slots if its enqueue named that, as the only options
+    if ties == 'k' and size == (job.max_concurrent and 9 or 8) then
+      name, created_at = job.concurrency_key, job.created_at
+      fresh = name and status and origin and created_at and func and data and true
+    end
   end
   if not (fresh or seq) and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
     fail_corrupt(id, queue, nil, 'the queue names a job of stock RQ')
@@ -295,10 +300,11 @@ local function take(queue, head, exec, set, behind)
   end
   local ahead = ties and mark_of(exec) == AHEAD
   if ahead and string.find(ties, 'm', 1, true) then return KEYED end
-  local keyed, name = ties and string.find(ties, 'k', 1, true), nil
+  local others = ties ~= 'k' and ties -- if a concurrency key is not its only tie
+  local keyed = ties and (not others or string.find(others, 'k', 1, true))
   if keyed and not behind then
     local ok, has
-    ok, has, name = pcall(take_slot, id, key, queue, set and head.score or score_in(queue, head), log_tag, ahead)
+    ok, has, name = pcall(take_slot, id, key, queue, head.score, log_tag, ahead, name)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
     if has == nil then return KEYED end
     if not has then
@@ -339,21 +345,29 @@ local function take(queue, head, exec, set, behind)
   on_claim(id, key, queue)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
-  if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
-  if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
+  local follows = behind and exec .. ' ' .. behind.exec
+  if follows then redis.call('HSET', key, 'follows', follows) end
+  if name and not (behind or others and string.find(others, 'm', 1, true)) then
+    chains[#chains + 1] = { name = name, id = id, exec = exec }
+  end
   -- most jobs have few of them: each that is answered costs both sides
   local more
-  if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
+  if others and string.find(others, '[bgmr]') or ahead and keyed then
     if string.find(ties, 'g', 1, true) then take_given(key) end
     -- of the run before this one
     if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
-    more = redis.call('HMGET', key, TIED_FIELDS, CHAIN_FIELDS)
+    if fresh then -- it was claimed ahead
+      more = { [N_TIED_FIELDS + 1] = name, [N_TIED_FIELDS + 2] = follows }
+    else
+      more = redis.call('HMGET', key, TIED_FIELDS, CHAIN_FIELDS)
+    end
   end
   -- nothing fails any more: the reply has all words of a job or none
   local at = #reply + 4
-  reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
-  if fresh then
+  reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = ties and 7 or 6, queue, id, exec
+  if fresh and not more then
     reply[at + 1], reply[at + 2], reply[at + 3] = data, func, created_at
+    if ties then reply[at + 4] = ties end
     return true
   end
   local names, last = { RUN_FIELDS }, N_RUN_FIELDS
@@ -362,7 +376,7 @@ local function take(queue, head, exec, set, behind)
   if more then
     local n = N_TIED_FIELDS + (ahead and N_CHAIN_FIELDS or 0)
     while n > 0 and not more[n] do n = n - 1 end
-    for i = 1, n do reply[at + last + i] = more[i] end
+    for i = 1, n do reply[at + last + i] = more[i] or false end
     last = last + n
   end
   reply[at - 3] = last + 3

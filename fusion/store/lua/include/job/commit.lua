@@ -1,6 +1,7 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
 -- INCLUDE: keys time callbacks count emit end_job expiry history limit park releasing ring schedule score settle ties
 -- INCLUDE: turns queue_gate kin
+-- OFTEN: queue_of_keyed
 -- RARE: error_of gives_up_place set_result_aside has_moved delay_within put_off line_up_behind fail_or_retry
 -- RARER: renew_ttl repeat_job
 -- Exports: freed left
@@ -205,17 +206,33 @@ local function queue_of_plain(key, exec)
   return found[1] == 'started' and found[2] == exec and found[4] and found[3]
 end
 
+-- The same of one that has no option but a concurrency key. It has ties and concurrency_key besides, and
+-- max_concurrent, if its enqueue named that.
+local function queue_of_keyed(key, exec)
+  local size = redis.call('HLEN', key)
+  if size ~= PLAIN_FIELDS + 2 and size ~= PLAIN_FIELDS + 3 then return nil end
+  local status, execution_id, queue, func, ties, name, max = unpack(redis.call('HMGET', key, 'status', 'execution_id',
+      'origin', 'func', 'ties', 'concurrency_key', 'max_concurrent'))
+  if size ~= PLAIN_FIELDS + (max and 3 or 2) or ties ~= 'k' or not name then return nil end
+  if not (status == 'started' and execution_id == exec and func) then return nil end
+  note_key_alone(key, name)
+  return queue
+end
+
 local left = { queue = nil } -- by queue: finished jobs that are to leave those that run, all together
 local freed = { queue = nil } -- queues of which an execution has ended in this call
 
 -- Compare-and-set on (status, execution_id). Answers: ok | failed (the job has failed, where its outcome alone does
 -- not say so: its retry came too late, or its loss was the last) | stale (another execution holds or held the job
 -- since) | gone (no such job); and whether it changed anything: an outcome that stands already is ok too. `more`:
--- hash fields as the worker encoded them (result, exc_info, meta ...). `raised`: of `callback_error`.
-local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
+-- hash fields as the worker encoded them (result, exc_info, meta ...). `raised`: of `callback_error`. `keyed`: the job
+-- may have no option but a concurrency key, which shows here.
+local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised, keyed)
   local key = job_key(id)
   local queue, job -- a plain job's fields are known
-  if kind == 'finished' then
+  if keyed then
+    queue = queue_of_keyed(key, exec)
+  elseif kind == 'finished' then
     queue = queue_of_plain(key, exec)
   end
   if not queue then

@@ -2,9 +2,10 @@
 -- (completed failed expired discarded canceled stopped deleted). The script that makes a transition counts it, where
 -- the job's status changes, so a resend, which changes nothing, counts nothing. A call gathers what it counts and
 -- writes it at its end, one HINCRBY for each field.
--- INCLUDE: keys time score
+-- INCLUDE: keys time score ties
 -- RARE: meet
--- RARER: counters_of_key note_more write_more
+-- OFTEN: counters_of_key note_more write_more
+-- Uses: key_alone
 -- Exports: first_count
 local TOTALS = P .. 'totals'
 local first_what, first_queue, first_class, first_count -- most calls count one thing, and make no table for it
@@ -14,7 +15,7 @@ local counts -- all else: by hash, then by field
 -- caller knows that the job has ties.
 local counted = {} -- names of keys that this call has noted as used
 local function counters_of_key(key, known)
-  local name = known or redis.call('HGET', key, 'concurrency_key')
+  local name = known or key_alone[key] or redis.call('HGET', key, 'concurrency_key')
   if not name then return nil end
   if not counted[name] then redis.pcall('ZADD', LIMITS, 'NX', now_ms, name) end
   counted[name] = true
@@ -22,7 +23,7 @@ local function counters_of_key(key, known)
 end
 
 local function note_more(hash, what, class, n)
-  local field = what .. ':' .. string.format('%d', class_of(class))
+  local field = what .. ':' .. (class and class ~= '1' and string.format('%d', class_of(class)) or '1')
   counts = counts or {}
   counts[hash] = counts[hash] or {}
   counts[hash][field] = (counts[hash][field] or 0) + n

@@ -21,12 +21,13 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
     expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
     ended_before = ended_before + 1 -- inside one call too
   end
-  local pinned = tied[key] and pin_while_read(id, key, expiry)
+  local others = tied[key] ~= 'k' and tied[key] -- if a concurrency key is not its only tie
+  local pinned = others and pin_while_read(id, key, expiry)
   if pinned then seconds, expiry = -1, '+inf' end
   redis.call('ZADD', status == 'failed' and FAILED or P .. status .. ':' .. queue, expiry, id)
   redis.call('HSET', key, 'status', status, ...)
   tally(what, queue, class, tied[key] and counters_of_key(key))
-  if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+  if seconds >= 0 and not (others and string.find(others, 'p', 1, true)) then
     if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + NET_SECONDS)) end
     redis.call('PEXPIRE', key, net)
   else -- that of one with parents comes when it has left them (`expire_later`)

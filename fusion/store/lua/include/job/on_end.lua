@@ -7,6 +7,7 @@
 local function on_end(id, key, queue, status)
   if tied[key] then
     if string.find(tied[key], 'k', 1, true) then pcall(leave_limit, id, key, status) end
+    if tied[key] == 'k' then return end
     if string.find(tied[key], 'u', 1, true) then pcall(let_go, id, key, status) end
     if string.find(tied[key], 'b', 1, true) then pcall(leave_batches, id, key, queue, status) end
     if string.find(tied[key], '[pc]') then pcall(end_for_kin, id, key) end

@@ -5,11 +5,11 @@
 -- - nobody who waits has a better place than a holder that has not started;
 -- - there are not more holders than the limit says, but for those that run.
 -- INCLUDE: keys time rate emit ring score schedule ties turns
--- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
--- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
--- RARER: keep_for_worker place_in_key has_spare_slots pass_slot_on look_once arrive_like_others
--- RARER: locks_of write_locks settle_lock free_lock free_locks drop_lock
--- Uses: soonest tied
+-- OFTEN: bounds_of limit_of may_start put_in_line admit step_back settle_now settle_key settle_all name_limit
+-- OFTEN: arrive_at_limit take_slot look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit
+-- OFTEN: closed_until hold_key_back keep_for_worker place_in_key in_use_of pass_slot_on look_once arrive_like_others
+-- OFTEN: locks_of write_locks settle_lock free_lock free_locks drop_lock
+-- Uses: key_alone soonest tied
 -- Exports: steps_left unrung unsettled
 local LATER_MS, DISCARD = 30000, 'discard'
 local LONGEST_HOLD_MS = 86400000 -- that a task can ask for: a longer one is of a clock that was set back since
@@ -18,14 +18,18 @@ local LONGEST_HOLD_MS = 86400000 -- that a task can ask for: a longer one is of 
 -- goes on with it. A key that is settled has two of its own, so that what one job's end brings about is done with it.
 local steps_left = 80
 
--- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
--- meet a job that was admitted meanwhile.
-local unsettled
 -- What this call knows of the keys of its new jobs, by name; valid until anything but a new job changes the key.
 -- `true` after the first job. From the second on: the limits that the jobs gave (`max`, `rate`), the number of slots,
 -- the number in use, whether jobs wait, and the lowest place of a job that holds a slot.
 local arrivals = {}
-local unrung -- queues of jobs that were admitted, of whom a turn tells others once it has taken what it can itself
+local bounds = {} -- by name: what this call knows of it, see `bounds_of`
+local in_use = {} -- by name: how many of its jobs run; valid until anything but a start changes the key
+-- Of a turn, nil in other calls: queues of jobs that were admitted, of whom it tells others once it has taken what it
+-- can itself. While there is such a list keys are settled late, once each, at the end of each half. So a key of which
+-- many jobs end is read once; and what the claim half takes out of queues, which it does late, meets no job that was
+-- admitted meanwhile.
+local unrung
+local unsettled -- by the name of a key that is to be settled late: how often; nil if there is none
 
 -- The instant (ms) until which a key is closed, infinite for no end: a person paused it, or one of its tasks holds it
 -- back; nil if neither.
@@ -35,22 +39,32 @@ local function closed_until(paused, held_back)
   return until_ms > now_ms and until_ms or nil
 end
 
--- What bounds a key now: how many may hold a slot, those that run included; interval and burst of its rate, or nil,
--- and its `tat`; the ms at which it opens again, if it is closed for a time.
+-- What bounds a key now, which is read once for a call, and once more if it is changed. `limit`: how many may hold a
+-- slot, those that run included; `interval` and `burst` of its rate, or nil, and its `tat`; `opens`: the ms at which it
+-- opens again, if it is closed for a time.
 local function bounds_of(name)
+  local known = bounds[name]
+  if known then return known end
   local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', limit_key(name), 'max',
       'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
   local opens = (paused or held_back) and closed_until(paused, held_back)
-  if opens then return 0, nil, nil, nil, opens < math.huge and opens end
-  local interval, burst = rate_of(rate or own_rate)
-  return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+  if opens then
+    known = { limit = 0, opens = opens < math.huge and opens }
+  else
+    known = { limit = tonumber(pinned) or tonumber(max), tat = tat }
+    if rate or own_rate then known.interval, known.burst = rate_of(rate or own_rate) end
+    known.limit = known.limit or known.interval and math.huge or 1
+  end
+  bounds[name] = known
+  return known
 end
 
 -- How many may hold a slot now. Each that waits in a queue has a token of the rate, which its claim will spend: those
 -- that run, and as many as there are tokens.
 local function limit_of(name)
-  local limit, interval, burst, tat, opens = bounds_of(name)
-  if not interval then return limit, opens end
+  local known = bounds_of(name)
+  local limit, interval, burst, tat = known.limit, known.interval, known.burst, known.tat
+  if not interval then return limit, known.opens end
   local held, now = holders_key(name), now_s * 1000000 + now_us
   local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
   local room = rate_room(tat, now, interval, burst)
@@ -92,27 +106,34 @@ local function put_in_line(name, id, key, queue, score, log_tag)
   emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 
--- The best that waits gets a slot, and its place in its queue.
+-- The best that waits gets a slot, and its place in its queue. Returns how many slots that took: none, or one.
 -- `behind`: it shares the slot of the job before it, see `take`.
 local function admit(name, id, score, behind)
-  local key = job_key(id)
-  local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
-      'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+  local key, took = job_key(id), 0
+  local status, queue, log_tag, set, place = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in',
+    'place_in_key'))
   if status ~= 'blocked' or set ~= 'limit:' .. name then
     if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
-      redis.call('ZADD', holders_key(name), '+inf', id) -- its run has the lock now
+      took = redis.call('ZADD', holders_key(name), '+inf', id) -- its run has the lock now
     end
-    return redis.call('ZREM', queue_up_key(name), id)
+    redis.call('ZREM', queue_up_key(name), id)
+    return took
   end
-  enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-  if not behind then redis.call('ZADD', holders_key(name), score, id) end
+  local at = score
+  if place then
+    local priority, seq = unpack(redis.call('HMGET', key, 'priority', 'seq'))
+    if tonumber(seq) then at = score_of(queue, priority, seq) end
+  end
+  enter_line(queue, at, id)
+  if not behind then took = redis.call('ZADD', holders_key(name), score, id) end
   redis.call('HSET', key, 'status', 'queued')
   redis.call('HDEL', key, 'waits_in')
   redis.call('ZREM', P .. 'blocked:' .. queue, id)
   redis.call('ZREM', queue_up_key(name), id)
   emit('queued', id, queue, log_tag, 'reason', 'admitted')
-  if behind then return end
+  if behind then return took end
   if unrung then unrung[queue] = true else ring(queue, class_of(score)) end
+  return took
 end
 
 -- A holder that has not started gives its slot up for a better one, or for a limit that is less by now.
@@ -125,34 +146,55 @@ local function step_back(name, id, score)
   redis.call('ZREM', holders_key(name), id)
 end
 
-local function settle_key(name)
-  arrivals[name] = nil
-  if unsettled then
-    unsettled[name] = true
-    return
-  end
+-- `times`: how often it was to be settled.
+local function settle_now(name, times)
   local held, waiting = holders_key(name), queue_up_key(name)
   local limit, due = limit_of(name)
   if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
-  for _ = 1, math.max(2, steps_left) do
-    local count = redis.call('ZCARD', held)
-    local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
-    if worst and (not worst[1] or worst[2] == 'inf') then return end
-    local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+  local count, steps, admitted = redis.call('ZCARD', held), math.max(2 * times, steps_left), 0
+  while steps > 0 do
     if count < limit then
+      local free = math.min(math.ceil(limit - count), steps)
+      local best = redis.call('ZRANGE', waiting, '0', free == 1 and '0' or free - 1, 'REV', 'WITHSCORES')
       if not best[1] then return end
-      if not pcall(admit, name, best[1], best[2]) then -- its queue is broken: it keeps its place
-        return look_at_limit(name, now_ms + LATER_MS)
+      for i = 1, #best, 2 do
+        local ok, took = pcall(admit, name, best[i], best[i + 1])
+        if not ok then return look_at_limit(name, now_ms + LATER_MS) end -- its queue is broken: it keeps its place
+        count, admitted, steps, steps_left = count + took, admitted + took, steps - 1, steps_left - 1
       end
+      if #best < 2 * free then return end
     else
-      if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+      if count == admitted then return end -- they are the best there were
+      local worst = redis.call('ZRANGE', held, '0', '0', 'WITHSCORES')
+      if not worst[1] or worst[2] == 'inf' then return end
+      if count == limit then
+        local best = redis.call('ZRANGE', waiting, '0', '0', 'REV', 'WITHSCORES')
+        if not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+      end
       step_back(name, worst[1], worst[2])
       if due then look_at_limit(name, due) end -- until then nobody may have waited
       due = nil
+      count, steps, steps_left = count - 1, steps - 1, steps_left - 1
     end
-    steps_left = steps_left - 1
   end
   look_at_limit(name, now_ms)
+end
+
+local function settle_key(name)
+  arrivals[name], in_use[name] = nil, nil
+  if unrung then
+    unsettled = unsettled or {}
+    unsettled[name] = (unsettled[name] or 0) + 1
+  else
+    settle_now(name, 1)
+  end
+end
+
+-- Settles the keys that were put off.
+local function settle_all()
+  local names = unsettled
+  unsettled = nil
+  for name, times in pairs(names) do pcall(settle_now, name, times) end -- a broken one must not take others with it
 end
 
 -- A provider asked a task of a key to stay away: no job of the key starts before that instant (ms). It is not a
@@ -161,6 +203,7 @@ local function hold_key_back(key, ms)
   local name = redis.call('HGET', key, 'concurrency_key')
   if not name or (closed_until(nil, redis.call('HGET', limit_key(name), 'held_back')) or 0) >= ms then return end
   redis.call('HSET', limit_key(name), 'held_back', string.format('%d', ms))
+  bounds[name] = nil
   redis.call('ZADD', LIMITS, now_ms, name)
 end
 
@@ -174,18 +217,28 @@ local function name_limit(name, max, rate, named)
   if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
   if not news[1] then return false end
   redis.call('HSET', limit_key(name), unpack(news))
+  bounds[name] = nil
   return true
+end
+
+-- How many jobs of a key run: counted once for all that this call starts.
+local function in_use_of(name)
+  local count = in_use[name] or redis.call('ZCOUNT', holders_key(name), '+inf', '+inf')
+  in_use[name] = count
+  return count
 end
 
 -- A job that has a slot starts, if its key lets it: many slots at a time are not taken back at once. If the key has a
 -- rate, that is a token of it. False: there is no place, or no token.
 local function may_start(name)
-  local limit, interval, burst, tat = bounds_of(name)
-  if redis.call('ZCOUNT', holders_key(name), '+inf', '+inf') >= limit then return false end
+  local known = bounds_of(name)
+  local interval, burst, tat = known.interval, known.burst, known.tat
+  if in_use_of(name) >= known.limit then return false end
   if not interval then return true end
   local now = now_s * 1000000 + now_us
   if rate_room(tat, now, interval, burst) < 1 then return false end
   redis.call('HSET', limit_key(name), 'tat', string.format('%.17g', rate_spend(tat, now, interval, burst, 1)))
+  bounds[name] = nil
   settle_key(name)
   return true
 end
@@ -193,12 +246,12 @@ end
 -- Reads a key once for all jobs of it that this call still brings. Returns nil if the key has a rate, is closed for a
 -- time, or has other limits than the jobs gave.
 local function look_once(name, max, rate)
-  local limit, interval, _, _, opens = bounds_of(name)
+  local known = bounds_of(name)
   local max_now, rate_now = unpack(redis.call('HMGET', limit_key(name), 'max', 'rate'))
-  if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+  if known.interval or known.opens or known.limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
   local held = holders_key(name)
   local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
-  return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+  return { max = max, rate = rate, limit = known.limit, held = redis.call('ZCARD', held),
     waiting = redis.call('EXISTS', queue_up_key(name)) == 1, worst = tonumber(worst) or math.huge }
 end
 
@@ -263,37 +316,40 @@ local function arrive_at_limit(id, key, queue, named)
   return way or redis.call('HGET', key, 'status') == 'blocked'
 end
 
--- A job that is claimed ahead waits with its slot in a process. With it at most half of the key's slots are in use: the
--- others stay for workers that can start a job at once. If the start spends a token of a rate, or a time counts from
--- it, the job is not claimed ahead.
-local function has_spare_slots(name)
-  local limit, interval = bounds_of(name)
-  if interval then return false end
-  return redis.call('ZCOUNT', holders_key(name), '+inf', '+inf') + 1 <= limit / 2
-end
-
 -- A worker takes a job that stands in a queue, or in another set of blocked ones: false if it has no slot, and can get
 -- none, or its key's rate has no token: then it is blocked for its key. `ahead`: it is to wait behind others; nil if it
 -- must not, and nothing has changed. Second: the key, if its slots count nothing but jobs that run.
-local function take_slot(id, key, queue, score, log_tag, ahead)
-  local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
+-- One that is claimed ahead waits with its slot in a process. With it at most half of the key's slots are in use: the
+-- others stay for workers that can start a job at once. If the start spends a token of a rate, or a time counts from
+-- it, the job is not claimed ahead.
+-- `score`: its place in its queue, if it is known. `name`: the key of a job that has no option but that.
+local function take_slot(id, key, queue, score, log_tag, ahead, name)
+  local duration
+  if not name then name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration')) end
   if not name then return true end
-  local held = holders_key(name)
-  local has = redis.call('ZSCORE', held, id)
-  if ahead and (duration or not has_spare_slots(name)) then return nil end
-  if not has then
-    redis.call('ZADD', LIMITS, now_ms, name)
-    has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0
-  end
-  if has and (ahead or may_start(name)) then
+  local held, known, count = holders_key(name), bounds_of(name), in_use_of(name)
+  if ahead and (duration or known.interval or count + 1 > known.limit / 2) then return nil end
+  -- mostly it has its slot, and starting takes nothing else
+  if not known.interval and count < known.limit and redis.call('ZADD', held, 'XX', 'CH', '+inf', id) == 1 then
+    in_use[name] = count + 1
+  else
+    local has = redis.call('ZSCORE', held, id)
+    if not has then
+      redis.call('ZADD', LIMITS, now_ms, name)
+      has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0
+    end
+    if not (has and may_start(name)) then
+      score = score or redis.call('ZSCORE', ready_key(queue), id)
+      put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
+      redis.call('ZREM', held, id)
+      settle_key(name)
+      return false
+    end
     redis.call('ZADD', held, '+inf', id)
-    if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
-    return true, not duration and name
+    in_use[name] = nil
   end
-  put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
-  redis.call('ZREM', held, id)
-  settle_key(name)
-  return false
+  if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
+  return true, not duration and name
 end
 
 -- The time for which a job may keep its slot counts from its start.
@@ -412,7 +468,8 @@ end
 
 -- It ends, or waits for something else: whoever is next gets the slot. `status`: of one that ends, what it is now.
 local function leave_limit(id, key, status)
-  local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
+  local name, follower = key_alone[key], nil
+  if not name then name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by')) end
   if not name then return end
   arrivals[name] = nil
   stop_counting(name, id, key)
