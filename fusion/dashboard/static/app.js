@@ -9,7 +9,7 @@
   const UNITS = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
   const ago = (seconds) => {
     const [size, unit] = UNITS.find(([size]) => Math.abs(seconds) >= size) || [1, "s"];
-    const count = Math.floor(Math.abs(seconds) / size) + " " + unit;
+    const count = Math.floor(Math.abs(seconds) / size) + (unit === "s" ? " s" : unit);
     return seconds < 0 ? "in " + count : count + " ago";
   };
   const times = () => all("time").forEach((time) => {
