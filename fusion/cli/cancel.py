@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fusion.jobs.live import LiveJob
 
 SCHEMA = 1
-#: Exit code if a job still runs.
+#: Exit code of `cancel` if a job still runs. `stop` has done its part then.
 STILL_RUNNING = 3
 #: Jobs that a dry run lists for people, and lines for running jobs, at most.
 _SHOWN = 20
@@ -62,7 +62,7 @@ STOP = _Verb(
     "stopping",
     "stopped",
     "is running: its worker was ordered to stop it; it is stopped unless it finishes or fails first",
-    "still running until their workers stop them",
+    "being stopped by their workers",
     "are running, and their workers would stop them",
 )
 
@@ -142,7 +142,7 @@ def stop(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **giv
 
     A job that waits, for its turn, a time or its key's limit, is stopped. The worker of a running job is ordered to stop it: the task gets
     JobStopped, and is killed if it still runs after the worker's timeout_grace. A job must match all given options. Jobs that are enqueued
-    meanwhile are left alone. Exit code 1 if a named job has ended in another way or does not exist, else 3 if one still runs.
+    meanwhile are left alone. Exit code 1 if a named job has ended in another way or does not exist; else 0, also while a job is being stopped.
     """
     _do(STOP, cli, job_ids, dry_run, as_json, given)
 
@@ -190,8 +190,10 @@ def _finish(cli: Cli, answers: _Answers, as_json: bool) -> None:
         answers.tell()
     for job_id, why in answers.refused.items():
         echo(f"Unable to {answers.verb.name} {job_id}: {why}", err=True)
-    if answers.refused or answers.pending:
-        sys.exit(1 if answers.refused else STILL_RUNNING)
+    if answers.refused:
+        sys.exit(1)
+    if answers.pending and answers.verb is CANCEL:
+        sys.exit(STILL_RUNNING)
 
 
 def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str], advance: Callable[[int], None]) -> _Answers:

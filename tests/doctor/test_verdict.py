@@ -193,7 +193,9 @@ def test_a_held_job_of_a_module_that_a_worker_has_is_not_mended_by_that_worker_a
     fixes = {found.what.partition(" that has ")[2].partition(":")[0]: found for found in doctor.of("held")}
     known = fixes["tests.jobs.basic.typo"]
     assert "module tests.jobs.basic has no function 'typo'; deploy the code that has it, or correct the name" in known.what
-    assert known.fix == "run_worker.py jobs func:tests.jobs.basic.typo"
+    query = "'is:held func:tests.jobs.basic.typo'"
+    assert known.fix.endswith(f"run_worker.py delete --query {query} --dry-run\nrun_worker.py jobs {query}")
+    assert known.what.endswith("; jobs that wait so for 10 min fail")
     assert fixes["nowhere.typo"].fix == "run_worker.py worker q --tasks nowhere"
 
 

@@ -130,10 +130,13 @@ def held(look: Look) -> Iterator[Finding]:
         since = f" for {span((look.at - one.since).total_seconds())}" if one.since else ""
         why = one.why.split(": ", 1)[-1]
         what = f"{counted(one.count, 'job')} of {one.queue} {'waits' if one.count == 1 else 'wait'}{since} for a worker that has {one.task}: {why}"
+        if look.settings.hold_timeout:
+            what += f"; jobs that wait so for {span(look.settings.hold_timeout)} fail"
         module = one.task.rpartition(".")[0] or "MODULE"
         fix = f"{look.program} worker {words(one.queue)} --tasks {words(module)}"
         if "has no function" in why or "can't be imported" in why:  # a second worker with the module would not help
-            fix = f"{look.program} jobs {words(f'func:{one.task}')}"
+            query = words(f"is:held func:{one.task}")
+            fix = f"deploy the code; or, if the name is wrong: {look.program} delete --query {query} --dry-run\n{look.program} jobs {query}"
         yield Finding("FUS-454", "fail", "held", one.queue, what, fix)
 
 
