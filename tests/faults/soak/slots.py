@@ -85,7 +85,10 @@ class KeySlots:
     @staticmethod
     def _move(members: dict[str, float], verb: bytes, rest: list[bytes]) -> None:
         if verb == b"ZADD":
-            members.update((rest[i + 1].decode(), float(rest[i])) for i in range(0, len(rest), 2))
+            only = rest[0] == b"XX"  # of those that are there
+            pairs = rest[1 + (rest[1] == b"CH") :] if only else rest
+            scores = {pairs[i + 1].decode(): float(pairs[i]) for i in range(0, len(pairs), 2)}
+            members.update((one, score) for one, score in scores.items() if not only or one in members)
         elif verb == b"ZREM":
             for one in rest:
                 members.pop(one.decode(), None)
