@@ -34,7 +34,7 @@ def text(found: dict[str, Any]) -> str:
     """The page. A section of its own names the columns in which another is ahead of Fusion."""
     contenders = found["contenders"]
     measured = (
-        f"{found['when']}, {found['server']}, Python {found['python']}, {found['cpus']} cores, {found['rounds']} rounds, medians. "
+        f"{found['when']}, {found['server']}, Python {found['python']}, {found['cpus']} cores, {_rounds(found)}. "
         "No-op tasks that leave one byte in a file, in a module that imports next to nothing; all log errors alone. Rates: all contenders are "
         "up, each with a Redis of its own, and one at a time works for a slice. TCP on one machine, whose cores Redis, producers and workers "
         "share. Only ratios inside one run mean anything. A loop that forks a process per job and does nothing else: "
@@ -50,6 +50,10 @@ def text(found: dict[str, Any]) -> str:
     for key, curve in found.get("curves", {}).items():
         lines += ["", f"![{curve['title']}]({key}.svg)"]
     return "\n".join(lines) + "\n"
+
+
+def _rounds(found: dict[str, Any]) -> str:
+    return "one round" if found["rounds"] == 1 else f"{found['rounds']} rounds, medians"
 
 
 def _lost(contenders: dict[str, Any]) -> list[str]:

@@ -154,7 +154,11 @@ def peers(found: dict[str, Any]) -> str:
             f"{of['p50']:.2f}, {of['p99']:.2f} | {of['requests2']:.2f} |"
         )
     measured = f"{found['when']}, {found['server']}, Python {found['python']}, {found['cpus']} cores"
-    return f"{measured}; no-ops, all log errors alone, medians.\n\n" + "\n".join(lines) + "\n"
+    return (
+        f"{measured}; no-ops, all log errors alone, {'one round' if found['rounds'] == 1 else 'medians'}.\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )
 
 
 def blocks() -> Iterator[tuple[str, str, str]]:
