@@ -17,7 +17,7 @@ DEPTH, OLDEST = (10.0, 50.0), (300.0, 1800.0)
 NO_PROGRESS = 600.0
 #: Seconds that a job must have waited before it is reported that the queue grows, or that its limit has free slots.
 PATIENCE = 30.0
-#: Jobs that must wait in a queue, and queues, the longest, of which the newest jobs are read.
+#: A queue is read for a shared key if this many jobs wait in it; the longest queues are read, this many at most.
 _CROWD, _LONGEST = 20, 10
 
 
